@@ -1,0 +1,35 @@
+# Build options, and the refusals that belong to configure time.
+option(QKVFUSE_BUILD_TOOLS "Build the qkvfuse command line" ${PROJECT_IS_TOP_LEVEL})
+option(QKVFUSE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(QKVFUSE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(QKVFUSE_OPENMP "Split the work of Plan::Run with OpenMP where the compiler has it" ON)
+option(QKVFUSE_WERROR "Treat warnings as errors" OFF)
+option(QKVFUSE_COVERAGE "Instrument for line coverage" OFF)
+set(QKVFUSE_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
+set_property(CACHE QKVFUSE_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# Rebuilds are quick where a compiler cache is installed.
+find_program(QKVFUSE_CCACHE ccache)
+if(PROJECT_IS_TOP_LEVEL AND QKVFUSE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${QKVFUSE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${QKVFUSE_CCACHE})
+endif()
+
+# Extents and addresses are computed in 64 bits, and 16-bit data is read in little-endian order.
+if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
+  math(EXPR pointer_bits "8 * ${CMAKE_SIZEOF_VOID_P}")
+  message(FATAL_ERROR "qkvfuse needs a 64-bit target; ${CMAKE_CXX_COMPILER} builds for "
+    "${CMAKE_SYSTEM_PROCESSOR} with ${pointer_bits}-bit pointers.")
+endif()
+if(NOT CMAKE_CXX_BYTE_ORDER STREQUAL "LITTLE_ENDIAN")
+  message(FATAL_ERROR "qkvfuse needs a little-endian target; ${CMAKE_CXX_COMPILER} builds for "
+    "${CMAKE_SYSTEM_PROCESSOR}, byte order ${CMAKE_CXX_BYTE_ORDER}.")
+endif()
+if(NOT QKVFUSE_SANITIZE MATCHES "^(|address|thread)$")
+  message(FATAL_ERROR "QKVFUSE_SANITIZE is '${QKVFUSE_SANITIZE}'; allowed are '', 'address' and "
+    "'thread'.")
+endif()
