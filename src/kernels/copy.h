@@ -1,0 +1,40 @@
+// Parts of the kernels that are not SIMD: copying the bits of 16-bit heads, and small questions
+// about a task.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.h"
+
+namespace qkvfuse::kernels {
+
+[[nodiscard]] constexpr SourceKind SourceOf(DType dtype) noexcept {
+  if (dtype == DType::kFloat16) return SourceKind::kHalf;
+  return dtype == DType::kBFloat16 ? SourceKind::kBFloat16 : SourceKind::kFloat;
+}
+
+/// Floats of a head's tile in the general path: whole groups of sixteen accumulators, and room for
+/// a vector that begins at the last channel.
+[[nodiscard]] constexpr int64_t RoundUpToTile(int64_t head_dim) noexcept {
+  return (head_dim + 15) / 16 * 16 + 16;
+}
+
+/// A 16-bit head that is not transformed keeps its bits in dense outputs and 16-bit caches.
+[[nodiscard]] constexpr bool CopiesBits(const GroupTask& task) noexcept {
+  return task.transform == Transform::kNone &&
+         (task.source_kind == SourceKind::kHalf || task.source_kind == SourceKind::kBFloat16);
+}
+
+/// A token whose cache write is skipped then needs no work at all.
+[[nodiscard]] constexpr bool OnlyWritesCache(const GroupTask& task) noexcept {
+  for (const Destination& to : task.dense) {
+    if (to.data != nullptr && !to.is_cache) return false;
+  }
+  return true;
+}
+
+/// Copies one head of 16-bit elements to its row of `to`.
+void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64_t head,
+              int64_t cache_row);
+
+}  // namespace qkvfuse::kernels

@@ -1,0 +1,31 @@
+// Fused kernels for bf16 heads.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/fused_bfloat16.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "kernels/select-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkvfuse::kernels {
+namespace HWY_NAMESPACE {
+
+SelectedKernels SelectBFloat16(const KernelKey& key) {
+  return SelectLine<SourceFamily::k16Bit, BFloat16Source, BFloat16Store>(key);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace qkvfuse::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "kernels/dispatch.h"
+
+namespace qkvfuse::kernels {
+
+HWY_EXPORT(SelectBFloat16);
+
+SelectedKernels SelectFusedBFloat16(int64_t target, const KernelKey& key) {
+  return HWY_DISPATCH_TABLE(SelectBFloat16)[DispatchIndex(target)](key);
+}
+
+}  // namespace qkvfuse::kernels
+#endif  // HWY_ONCE

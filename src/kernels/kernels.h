@@ -1,0 +1,171 @@
+// What the plan and the kernels agree on: the task of one head group, the tile of tokens that a
+// kernel call covers, and the selection of kernels by key and SIMD target. No Highway here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "qkvfuse/dtype.hpp"
+
+namespace qkvfuse::kernels {
+
+/// Cache row of a token whose cache write is skipped.
+inline constexpr int64_t kSkippedRow = std::numeric_limits<int64_t>::min();
+
+/// Tokens that the plan hands to a kernel at once; bounds the tables that live in L1.
+inline constexpr int64_t kTileTokens = 8;
+
+/// Fused kernels address 16-bit and int8 rows in pieces of this many channels.
+inline constexpr int64_t kPieceChannels = 16;
+inline constexpr int64_t kMaxHeadDim = 1024;
+
+/// How a head becomes fp32.
+enum class SourceKind : uint8_t {
+  kFloat,
+  kHalf,
+  kBFloat16,
+  kInt32,           // times weight scale and token scale
+  kInt32IntBias,    // int32 bias added before the scales
+  kInt32FloatBias,  // fp32 bias added after the scales
+};
+
+enum class Transform : uint8_t { kNone, kRope, kNormRope };
+
+/// What happens to the fp32 result. "Store" rounds it to 16 bits (or copies the bits of a 16-bit
+/// head that was not transformed).
+enum class SinkKind : uint8_t {
+  kStore,
+  kStoreTwice,
+  kInt8,
+  kInt8Offset,
+  kInt8Store,
+  kInt8OffsetStore,
+};
+
+/// Order of the lanes of a pair of vectors that covers 2*N consecutive channels. Even-odd order
+/// makes bfloat16 cheap: the two vectors are the low and the high halves of 32-bit lanes.
+enum class LaneOrder : uint8_t { kNatural, kEvenOdd };
+
+/// Strided rows of heads in the caller's memory; strides in elements.
+struct Source {
+  const void* data = nullptr;  // token 0, head 0, channel 0 of the group
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+  int64_t channel_stride = 1;
+  // int32 sources, packed, from the group's first channel on.
+  const float* weight_scale = nullptr;
+  const void* bias = nullptr;
+  const float* token_scale = nullptr;  // [tokens], or nullptr for 1
+};
+
+/// A dense output or a cache. A cache's rows come from the tile, a dense output's from the token.
+struct Destination {
+  void* data = nullptr;
+  bool is_cache = false;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+  int64_t channel_stride = 1;
+  int64_t channel_chunk = 0;  // 0: not chunked
+  int64_t channel_chunk_stride = 0;
+  const int64_t* pieces = nullptr;  // element offset of each kPieceChannels channels; fused only
+};
+
+/// Everything that a kernel has to know of a head group; constant during a Run.
+struct GroupTask {
+  SourceKind source_kind = SourceKind::kHalf;
+  Transform transform = Transform::kNone;
+  SinkKind sink = SinkKind::kStore;
+  DType store = DType::kFloat16;
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  float epsilon = 0;
+  Source source;
+  // 16-bit destinations in use come first; of a dense output and a cache the dense output does.
+  Destination dense[2];
+  Destination codes;           // int8
+  const float* scale = nullptr;   // [heads, head_dim], packed
+  const float* offset = nullptr;  // [heads, head_dim], packed, or nullptr
+};
+
+/// A run of at most kTileTokens tokens, and the heads of the group to do.
+struct Tile {
+  int64_t first_token = 0;
+  int64_t tokens = 0;
+  int64_t first_head = 0;
+  int64_t heads = 0;
+  const float* coefficients = nullptr;  // [tokens, 4, CoefficientStride(head_dim)]
+  // [tokens], element offset of the row, or kSkippedRow where the cache is not written. All 0 for a
+  // group without a cache.
+  const int64_t* cache_rows = nullptr;
+};
+
+/// cos and sin rows (and gamma) from which the coefficients of a token are built:
+/// cl = gamma_lo*cos_lo, sl = gamma_hi*sin_lo, ch = gamma_hi*cos_hi, sh = gamma_lo*sin_hi.
+struct CoefficientTask {
+  DType table = DType::kFloat16;
+  const void* cos = nullptr;
+  const void* sin = nullptr;
+  int64_t cos_token_stride = 0;
+  int64_t sin_token_stride = 0;
+  int64_t cos_channel_stride = 1;
+  int64_t sin_channel_stride = 1;
+  const float* gamma = nullptr;  // packed, natural order, or nullptr
+  int64_t head_dim = 0;
+};
+
+using GroupKernel = void (*)(const GroupTask&, const Tile&);
+using CoefficientKernel = void (*)(const CoefficientTask&, int64_t first_token, int64_t tokens,
+                                   float* coefficients);
+
+/// Floats of one of a token's four coefficient rows.
+[[nodiscard]] constexpr int64_t CoefficientStride(int64_t head_dim) noexcept {
+  return (head_dim / 2 + 15) / 16 * 16;
+}
+
+/// What a kernel is chosen by.
+struct KernelKey {
+  SourceKind source = SourceKind::kHalf;
+  Transform transform = Transform::kNone;
+  SinkKind sink = SinkKind::kStore;
+  DType store = DType::kFloat16;
+  DType table = DType::kFloat16;
+  int64_t head_dim = 0;
+  bool unit_strides = true;  // of every tensor's channels, and chunks of kPieceChannels at least
+};
+
+/// A head group's kernels. The coefficient kernel writes the lane order that the group kernel reads.
+struct SelectedKernels {
+  GroupKernel group = nullptr;
+  CoefficientKernel coefficients = nullptr;
+  const char* name = "";  // "fused" kernels: the list line
+};
+
+/// The fused kernels for a key, or null pointers where the list has none.
+[[nodiscard]] SelectedKernels SelectFused(int64_t target, const KernelKey& key);
+
+/// The general path; exists for every key.
+[[nodiscard]] SelectedKernels SelectGeneral(int64_t target, const KernelKey& key);
+
+/// Copies bits: 16-bit heads that are neither transformed nor quantised, on either path.
+[[nodiscard]] GroupKernel SelectCopy();
+
+/// Widens `count` contiguous fp32, fp16 or bf16 elements to fp32.
+using WidenFunction = void (*)(DType dtype, const void* from, int64_t count, float* to);
+[[nodiscard]] WidenFunction SelectWiden(int64_t target);
+
+// One selector per file of fused kernels; SelectFused asks them.
+[[nodiscard]] SelectedKernels SelectFusedHalf(int64_t target, const KernelKey& key);
+[[nodiscard]] SelectedKernels SelectFusedBFloat16(int64_t target, const KernelKey& key);
+[[nodiscard]] SelectedKernels SelectFusedInt32(int64_t target, const KernelKey& key);
+
+/// SIMD targets of this build that this processor runs, best first.
+struct Target {
+  int64_t id = 0;  // Highway's bit
+  std::string name;
+};
+[[nodiscard]] std::vector<Target> SupportedTargets();
+
+}  // namespace qkvfuse::kernels

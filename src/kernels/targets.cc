@@ -1,0 +1,25 @@
+// The SIMD targets of this build that this processor can run.
+#include <algorithm>
+#include <cctype>
+
+#include "hwy/highway.h"
+#include "kernels/kernels.h"
+
+namespace qkvfuse::kernels {
+
+std::vector<Target> SupportedTargets() {
+  std::vector<Target> targets;
+  // The fallback target runs everywhere, whether Highway reports it or not.
+  const int64_t supported = HWY_SUPPORTED_TARGETS | HWY_SCALAR;
+  // A lower bit is a better target.
+  for (int64_t rest = supported & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+    const int64_t id = rest & -rest;
+    std::string name = hwy::TargetName(id);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    targets.push_back({id, name});
+  }
+  return targets;
+}
+
+}  // namespace qkvfuse::kernels

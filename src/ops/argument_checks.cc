@@ -1,0 +1,218 @@
+#include "ops/argument_checks.h"
+
+#include <strings.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/checked_math.h"
+#include "base/message.h"
+#include "kernels/kernels.h"
+
+namespace qkvfuse {
+namespace {
+
+template <typename Range, typename Text>
+std::string Join(const Range& items, const char* separator, const Text& text) {
+  std::string joined;
+  for (const auto& item : items) {
+    if (!joined.empty()) joined += separator;
+    joined += text(item);
+  }
+  return joined;
+}
+
+std::string DimsText(std::initializer_list<int64_t> dims) {
+  return Concat("[", Join(dims, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
+}
+
+}  // namespace
+
+std::string ShapeText(const StridedShape& shape) {
+  const auto begin = shape.dims.begin();
+  const std::vector<int64_t> dims(begin, begin + shape.rank);
+  return Concat("[", Join(dims, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
+}
+
+Status CheckPresent(const Argument& argument) {
+  if (argument.view != nullptr) return {};
+  return Null(argument.name, ": is null, must be a tensor");
+}
+
+Status CheckPresent(const Integers& integers, const char* name) {
+  if (integers.data != nullptr) return {};
+  return Null(name, ": is null, must be an array of integers");
+}
+
+Status CheckDType(const Argument& argument, std::initializer_list<DType> allowed) {
+  for (const DType dtype : allowed) {
+    if (argument.view->dtype == dtype) return {};
+  }
+  return Invalid(argument.name, ": type is ", Name(argument.view->dtype), ", must be ",
+                 Join(allowed, " or ", [](DType dtype) { return std::string(Name(dtype)); }));
+}
+
+Status CheckShape(const Argument& argument, std::initializer_list<int64_t> dims) {
+  const StridedShape& shape = argument.view->shape;
+  if (shape.rank == static_cast<int>(dims.size()) &&
+      std::equal(dims.begin(), dims.end(), shape.dims.begin())) {
+    return {};
+  }
+  return Invalid(argument.name, ": shape is ", ShapeText(shape), ", must be ", DimsText(dims));
+}
+
+Status CheckTensor(const Argument& argument, DType dtype, std::initializer_list<int64_t> dims) {
+  Status status = CheckDType(argument, {dtype});
+  return status.ok() ? CheckShape(argument, dims) : status;
+}
+
+Status CheckRank(const Argument& argument, int rank) {
+  if (argument.view->shape.rank == rank) return {};
+  return Invalid(argument.name, ": shape is ", ShapeText(argument.view->shape), ", must have ",
+                 rank, " dimensions");
+}
+
+Status CheckElementCount(const Argument& argument, int64_t count, bool at_least) {
+  int64_t found = 1;
+  const StridedShape& shape = argument.view->shape;
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    if (!CheckedMul(found, shape.dims[static_cast<size_t>(axis)], &found)) {
+      return Invalid(argument.name, ": shape ", ShapeText(shape), " has more than 2^63 elements");
+    }
+  }
+  if (at_least ? found >= count : found == count) return {};
+  return Invalid(argument.name, ": shape ", ShapeText(shape), " has ", found,
+                 " elements, must have ", at_least ? "at least " : "", count);
+}
+
+Status CheckIntegers(const Integers& integers, const char* name, int64_t count) {
+  if (integers.count != count) {
+    return Invalid(name, ": has ", integers.count, " values, must have ", count);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (integers.data[i] > 0) continue;
+    return Invalid(name, ": value ", i, " is ", integers.data[i], ", must be above 0");
+  }
+  return {};
+}
+
+bool EqualsIgnoringCase(const char* a, const char* b) noexcept { return strcasecmp(a, b) == 0; }
+
+Status CheckWord(const char* value, const char* name, std::initializer_list<const char*> words,
+                 bool case_sensitive) {
+  if (value == nullptr) return {};
+  for (const char* const word : words) {
+    if (case_sensitive ? std::strcmp(value, word) == 0 : EqualsIgnoringCase(value, word)) return {};
+  }
+  return Invalid(name, ": is \"", value, "\", must be null or ",
+                 Join(words, " or ", [](const char* word) { return Concat("\"", word, "\""); }));
+}
+
+Status CheckEpsilon(double epsilon) {
+  const float used = static_cast<float>(epsilon);
+  const bool is_allowed = epsilon == 0 || (epsilon > 0 && std::isfinite(used) && used > 0);
+  if (is_allowed) return {};
+  return Invalid("epsilon: is ", epsilon, ", must be 0 or a positive finite float");
+}
+
+Status CheckHeads(const HeadCounts& heads, int64_t head_dim) {
+  if (heads.q < 1 || heads.k < 1 || heads.v < 1 || heads.k != heads.v) {
+    return Invalid("heads: are ", heads.q, " q, ", heads.k, " k and ", heads.v,
+                   " v, each must be at least 1 and k equal to v");
+  }
+  if (head_dim < 2 || head_dim > kernels::kMaxHeadDim || head_dim % 2 != 0) {
+    return Invalid("head_dim: is ", head_dim, ", must be an even number from 2 to ",
+                   kernels::kMaxHeadDim);
+  }
+  constexpr int64_t kMaxHeads = int64_t{1} << 40;
+  if (heads.q > kMaxHeads || heads.k > kMaxHeads) {
+    return Invalid("heads: are ", heads.q, " q and ", heads.k, " k, must be at most 2^40");
+  }
+  return {};
+}
+
+Status PackedRowStrides(const Argument& argument, int64_t head_dim, TokenStrides* strides) {
+  const StridedShape& shape = argument.view->shape;
+  const auto last = static_cast<size_t>(shape.rank - 1);
+  strides->channel = shape.strides[last];
+  strides->token = shape.strides[last - 1];
+  if (shape.rank == 3) strides->batch = shape.strides[0];
+  if (CheckedMul(head_dim, strides->channel, &strides->head)) return {};
+  return Invalid(argument.name, ": stride ", strides->channel, " of its last dimension is too large");
+}
+
+OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads, int64_t head_dim,
+                        const std::optional<TokenStrides>& strides) {
+  OperandSpec spec;
+  spec.role = Role::kRows;
+  spec.dtype = dtype;
+  spec.name = name;
+  spec.heads = heads;
+  spec.strides = strides.value_or(PackedStrides(heads, head_dim));
+  return spec;
+}
+
+OperandSpec ParameterOperand(const char* name, DType dtype, int64_t count,
+                             const StridedShape& shape) {
+  OperandSpec spec;
+  spec.role = Role::kParameter;
+  spec.dtype = dtype;
+  spec.name = name;
+  spec.count = count;
+  spec.shape = shape;
+  return spec;
+}
+
+Status AddCache(const CacheSpec& spec, const CacheNames& names, size_t group, Pipeline* pipeline) {
+  HeadGroup& heads = pipeline->groups[group];
+  const bool is_k = group == 1;
+  const bool is_int8 = spec.dtype == DType::kInt8;
+  OperandSpec cache;
+  cache.role = Role::kCache;
+  cache.dtype = spec.dtype;
+  cache.name = names.cache;
+  cache.is_output = true;
+  cache.heads = heads.heads;
+  cache.layout = spec.layout;
+  heads.cache = is_k ? Operand::kKCache : Operand::kVCache;
+  pipeline->operands[*heads.cache] = cache;
+  const int64_t count = heads.heads * pipeline->head_dim;
+  if (is_int8) {
+    heads.scale = is_k ? Operand::kKScale : Operand::kVScale;
+    pipeline->operands[*heads.scale] =
+        ParameterOperand(names.scale, DType::kFloat32, count, spec.scale_shape);
+  }
+  if (!spec.has_offset) return {};
+  if (!is_int8) {
+    return Invalid(names.offset, ": is given for a cache of type ", Name(spec.dtype),
+                   ", needs an int8 cache");
+  }
+  heads.offset = is_k ? Operand::kKOffset : Operand::kVOffset;
+  pipeline->operands[*heads.offset] =
+      ParameterOperand(names.offset, DType::kFloat32, count, spec.offset_shape);
+  return {};
+}
+
+Status AddSlots(const SlotSpec& spec, const char* name, Pipeline* pipeline) {
+  if (spec.dtype != DType::kInt64 && spec.dtype != DType::kInt32) {
+    return Invalid(name, ": type is ", Name(spec.dtype), ", must be int64 or int32");
+  }
+  OperandSpec operand;
+  operand.role = Role::kSlots;
+  operand.dtype = spec.dtype;
+  operand.name = name;
+  pipeline->operands[Operand::kSlots] = operand;
+  pipeline->slots = spec;
+  return {};
+}
+
+void AddDense(Operand operand, const OperandSpec& spec, size_t group, Pipeline* pipeline) {
+  pipeline->operands[operand] = spec;
+  pipeline->operands[operand].is_output = true;
+  auto& dense = pipeline->groups[group].dense;
+  (dense[0] ? dense[1] : dense[0]) = operand;
+}
+
+}  // namespace qkvfuse

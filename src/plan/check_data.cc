@@ -1,0 +1,145 @@
+#include "plan/check_data.h"
+
+#include "base/checked_math.h"
+#include "base/fp_environment.h"
+#include "base/message.h"
+#include "plan/operand_view.h"
+#include "plan/overlap.h"
+#include "plan/parameters.h"
+#include "plan/slots.h"
+#include "plan/workspace.h"
+
+namespace qkvfuse::internal {
+namespace {
+
+template <typename Function>
+Status ForEachUsed(const Pipeline& pipeline, const Function& function) {
+  for (size_t i = 0; i < kOperandCount; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    if (!pipeline.uses(operand)) continue;
+    Status status = function(operand, pipeline.of(operand));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status CheckTokenCount(const PlanImpl& plan, TokenCount tokens) {
+  int64_t total = 0;
+  if (tokens.batch < 0 || tokens.sequence < 0 ||
+      !CheckedMul(tokens.batch, tokens.sequence, &total) || total > kMaxTokens) {
+    return Invalid("tokens: ", tokens.batch, " sequences of ", tokens.sequence,
+                   " tokens, must be from 0 to 2^40 tokens");
+  }
+  if (total == 0 || plan.pipeline.slots.mode == SlotMode::kSlotPerToken) return {};
+  const OperandSpec& cache = plan.pipeline.of(Operand::kKCache);
+  if (tokens.batch > cache.layout.blocks) {
+    return Invalid(cache.name, ": has ", cache.layout.blocks, " sequences, must have at least ",
+                   tokens.batch, ", the batch");
+  }
+  if (tokens.sequence > cache.layout.block_size) {
+    return Invalid(cache.name, ": has ", cache.layout.block_size,
+                   " rows for a sequence, must have at least ", tokens.sequence,
+                   ", the tokens of one");
+  }
+  return {};
+}
+
+Status CheckTokenParameters(const PlanImpl& plan, TokenCount tokens) {
+  return ForEachUsed(plan.pipeline, [&](Operand, const OperandSpec& spec) -> Status {
+    if (spec.role != Role::kTokenParameter || spec.shape.rank == 0) return {};
+    if (spec.shape.ElementCount() >= tokens.total()) return {};
+    return Invalid(spec.name, ": has ", spec.shape.ElementCount(), " elements, must have at least ",
+                   tokens.total(), ", one per token");
+  });
+}
+
+Status CheckPointer(const OperandSpec& spec, const void* data) {
+  if (data == nullptr) return Null(spec.name, ": data is null, must point to its elements");
+  // Element sizes are powers of two.
+  const uintptr_t misaligned =
+      reinterpret_cast<uintptr_t>(data) & static_cast<uintptr_t>(SizeOf(spec.dtype) - 1);
+  if (misaligned == 0) return {};
+  return Invalid(spec.name, ": data address ends in ", misaligned, " modulo ", SizeOf(spec.dtype),
+                 ", must be a multiple of the element size");
+}
+
+Status CheckPointers(const PlanImpl& plan, const Tensors& tensors) {
+  return ForEachUsed(plan.pipeline, [&](Operand operand, const OperandSpec& spec) {
+    return CheckPointer(spec, PointerOf(tensors, operand));
+  });
+}
+
+/// A scale of 0 divides by zero; strict mode refuses it.
+Status CheckScales(const PlanImpl& plan, const Tensors& tensors, const WorkspaceParts& parts) {
+  for (const Operand operand : {Operand::kKScale, Operand::kVScale}) {
+    if (!plan.pipeline.uses(operand)) continue;
+    const OperandSpec& spec = plan.pipeline.of(operand);
+    const void* const packed = parts.Parameter(operand);
+    const auto* const scale =
+        static_cast<const float*>(packed != nullptr ? packed : PointerOf(tensors, operand));
+    int32_t zeros = 0;  // a sum, unlike an early exit, is computed in vectors
+    for (int64_t i = 0; i < spec.count; ++i) zeros += scale[i] == 0.0f ? 1 : 0;
+    if (zeros == 0) continue;
+    int64_t first = 0;
+    while (scale[first] != 0.0f) ++first;
+    return Invalid(spec.name, ": element ", first,
+                   " is 0, every scale must differ from 0 (strict mode)");
+  }
+  return {};
+}
+
+void PackParameters(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
+                    const WorkspaceParts& parts) {
+  for (size_t i = 0; i < kOperandCount; ++i) {
+    const auto operand = static_cast<Operand>(i);
+    void* const packed = parts.Parameter(operand);
+    if (packed == nullptr) continue;
+    const OperandSpec& spec = plan.pipeline.of(operand);
+    PackParameter(plan, spec, PointerOf(tensors, operand), ParameterCount(spec, tokens), packed);
+  }
+}
+
+Status CheckWorkspace(const PlanImpl& plan, TokenCount tokens, Workspace workspace) {
+  const size_t needed = WorkspaceParts::Bytes(plan, tokens);
+  if (workspace.data == nullptr) {
+    return Null("workspace: is null, must point to ", needed, " bytes");
+  }
+  if (workspace.bytes < needed) {
+    return Invalid("workspace: has ", workspace.bytes, " bytes, must have at least ", needed);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckExtents(const PlanImpl& plan, TokenCount tokens) {
+  Status status = CheckTokenCount(plan, tokens);
+  if (!status.ok() || tokens.total() == 0) return status;
+  status = CheckTokenParameters(plan, tokens);
+  if (!status.ok()) return status;
+  return ForEachUsed(plan.pipeline, [&](Operand operand, const OperandSpec& spec) -> Status {
+    // Caches do not depend on the tokens: BuildPlan looked at them.
+    if (spec.role == Role::kCache || spec.role == Role::kParameter) return {};
+    return CheckOperandExtent(plan.pipeline, operand, tokens);
+  });
+}
+
+Status CheckData(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
+                 Workspace workspace) {
+  const ScopedFpEnvironment environment;  // scales are compared, parameters widened
+  Status status = CheckExtents(plan, tokens);
+  if (!status.ok() || tokens.total() == 0) return status;
+  status = CheckPointers(plan, tensors);
+  if (!status.ok()) return status;
+  status = CheckOverlap(plan.pipeline, tensors, tokens);
+  if (!status.ok()) return status;
+  status = CheckWorkspace(plan, tokens, workspace);
+  if (!status.ok()) return status;
+  const WorkspaceParts parts(plan, tokens, workspace.data);
+  status = CheckSlots(plan, tensors, tokens, parts);
+  if (!status.ok()) return status;
+  PackParameters(plan, tensors, tokens, parts);
+  return plan.pipeline.strict ? CheckScales(plan, tensors, parts) : Status();
+}
+
+}  // namespace qkvfuse::internal

@@ -1,0 +1,85 @@
+#include "plan/parameters.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace qkvfuse::internal {
+namespace {
+
+bool IsContiguous(const StridedShape& shape) noexcept {
+  int64_t expected = 1;
+  for (int axis = shape.rank - 1; axis >= 0; --axis) {
+    const auto i = static_cast<size_t>(axis);
+    if (shape.dims[i] == 1) continue;
+    if (shape.strides[i] != expected) return false;
+    expected *= shape.dims[i];
+  }
+  return true;
+}
+
+/// Walks the elements of a shape in row-major order.
+class Odometer {
+ public:
+  explicit Odometer(const StridedShape& shape) noexcept : shape_(shape) {}
+
+  [[nodiscard]] int64_t offset() const noexcept { return offset_; }
+  void Advance() noexcept {
+    for (int axis = shape_.rank - 1; axis >= 0; --axis) {
+      const auto i = static_cast<size_t>(axis);
+      offset_ += shape_.strides[i];
+      if (++index_[i] < shape_.dims[i]) return;
+      offset_ -= index_[i] * shape_.strides[i];
+      index_[i] = 0;
+    }
+  }
+
+ private:
+  const StridedShape& shape_;
+  std::array<int64_t, kMaxRank> index_{};
+  int64_t offset_ = 0;
+};
+
+/// Packs contiguous elements.
+void PackRun(const PlanImpl& plan, DType dtype, const void* from, int64_t count, char* to) {
+  if (dtype == DType::kInt32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(int32_t));
+  } else {
+    plan.widen(dtype, from, count, reinterpret_cast<float*>(to));
+  }
+}
+
+}  // namespace
+
+bool NeedsPacking(const OperandSpec& spec) noexcept {
+  const bool has_kernel_type = spec.dtype == DType::kFloat32 || spec.dtype == DType::kInt32;
+  return !has_kernel_type || !IsContiguous(spec.shape);
+}
+
+int64_t ParameterCount(const OperandSpec& spec, TokenCount tokens) noexcept {
+  return spec.role == Role::kTokenParameter ? tokens.total() : spec.count;
+}
+
+void PackParameter(const PlanImpl& plan, const OperandSpec& spec, const void* from, int64_t count,
+                   void* to) noexcept {
+  char* out = static_cast<char*>(to);
+  if (IsContiguous(spec.shape)) return PackRun(plan, spec.dtype, from, count, out);
+  // Gathers a stretch at a time and widens that.
+  constexpr int64_t kStretch = 64;
+  alignas(8) char gathered[kStretch * 4];
+  const int64_t element_bytes = SizeOf(spec.dtype);
+  Odometer odometer(spec.shape);
+  for (int64_t done = 0; done < count;) {
+    const int64_t stretch = std::min(kStretch, count - done);
+    for (int64_t i = 0; i < stretch; ++i) {
+      std::memcpy(gathered + i * element_bytes,
+                  static_cast<const char*>(from) + odometer.offset() * element_bytes,
+                  static_cast<size_t>(element_bytes));
+      odometer.Advance();
+    }
+    PackRun(plan, spec.dtype, gathered, stretch, out);
+    out += stretch * 4;
+    done += stretch;
+  }
+}
+
+}  // namespace qkvfuse::internal

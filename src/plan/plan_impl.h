@@ -1,0 +1,45 @@
+// The immutable state behind a Plan: the pipeline, the kernels chosen for it, and where the
+// workspace keeps what Check prepares.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "plan/pipeline.h"
+
+namespace qkvfuse::internal {
+
+/// The kernels of a head group and why they were chosen.
+struct GroupKernels {
+  kernels::GroupKernel group = nullptr;
+  kernels::CoefficientKernel coefficients = nullptr;
+  kernels::GroupTask task;  // all but the pointers of a call
+  std::string description;  // "fused: k16Bit kNormRope kStore", "general path: head_dim 46 ..."
+  bool is_fused = false;
+  bool shares_coefficients = false;  // with the group before: no gamma of its own
+  std::vector<int64_t> dense_pieces;  // element offset of every kPieceChannels channels
+  std::vector<int64_t> cache_pieces;
+};
+
+/// Byte offsets of the parts of a workspace, from its first 64-byte boundary.
+struct WorkspaceMap {
+  PerOperand<int64_t> parameters;  // packed copies of parameters; -1 where the caller's is used
+  int64_t fixed_bytes = 0;         // header and parameters
+};
+
+class PlanImpl {
+ public:
+  Pipeline pipeline;
+  kernels::Target target;
+  kernels::WidenFunction widen = nullptr;
+  std::array<GroupKernels, 3> groups;
+  WorkspaceMap workspace;
+};
+
+/// Checks what is common to all operators, selects kernels and lays out the workspace.
+[[nodiscard]] Result<Plan> BuildPlan(const Pipeline& pipeline, const PlanOptions& options);
+
+}  // namespace qkvfuse::internal

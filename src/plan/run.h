@@ -1,0 +1,16 @@
+// Executes a plan on ranges of tokens.
+#pragma once
+
+#include "plan/plan_impl.h"
+
+namespace qkvfuse::internal {
+
+/// Tokens [begin, end), counted over the whole batch, after a CheckData that returned ok.
+void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, int64_t begin,
+               int64_t end, Workspace workspace) noexcept;
+
+/// Parts into which a Run of `tokens` is split: 1 where forking costs more than it gains.
+[[nodiscard]] int PartsOf(const PlanImpl& plan, TokenCount tokens,
+                          const RunOptions& options) noexcept;
+
+}  // namespace qkvfuse::internal
