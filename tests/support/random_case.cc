@@ -1,0 +1,103 @@
+// Draws cases until one is valid.
+#include "tests/support/random_case.h"
+
+#include <random>
+#include <span>
+
+namespace qkvfuse::testing {
+namespace {
+
+using cases::Case;
+using cases::StridePattern;
+using cases::TensorId;
+
+constexpr HeadCounts kHeads[] = {{1, 1, 1}, {8, 1, 1}, {4, 2, 2}, {3, 2, 2}, {16, 4, 4}, {5, 5, 5}};
+constexpr int64_t kHeadDims[] = {2, 4, 6, 16, 18, 32, 46, 48, 64, 64, 80, 96, 112, 128, 128, 144};
+constexpr int64_t kBlockSizes[] = {1, 3, 7, 16, 32, 128};
+constexpr double kEpsilons[] = {0, 1e-6, 1e-5, 0.5};
+constexpr DType kBiases[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt32};
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : engine_(seed) {}
+
+  int64_t Below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  bool OneIn(int64_t n) { return Below(n) == 0; }
+  template <typename T, size_t n>
+  T OneOf(const T (&values)[n]) {
+    return values[Below(n)];
+  }
+  template <typename E>
+  E EnumUpTo(E last) {
+    return static_cast<E>(Below(static_cast<int64_t>(last) + 1));
+  }
+  uint64_t Seed() { return engine_() >> 32; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+cases::CacheCase DrawCache(Draw& draw, const Case& c) {
+  if (c.is_qnr() && draw.OneIn(3)) return {c.dtype, false};
+  return {DType::kInt8, draw.OneIn(2)};
+}
+
+void DrawOperator(Draw& draw, Case& c) {
+  c.op = draw.EnumUpTo(cases::Operator::kDequantRopeQuantKvcache);
+  c.dtype = draw.OneIn(2) ? DType::kFloat16 : DType::kBFloat16;
+  c.x_dtype = !c.is_qnr() && !draw.OneIn(4) ? DType::kInt32 : c.dtype;
+  if (c.x_dtype == DType::kInt32) {
+    c.token_scale = draw.OneIn(2);
+    if (!draw.OneIn(5)) c.bias = draw.OneOf(kBiases);
+  }
+  c.k_cache = DrawCache(draw, c);
+  c.v_cache = DrawCache(draw, c);
+  c.dense_kv = draw.OneIn(2);
+  c.epsilon = draw.OneOf(kEpsilons);
+}
+
+void DrawSizes(Draw& draw, Case& c) {
+  c.heads = draw.OneOf(kHeads);
+  c.head_dim = draw.OneOf(kHeadDims);
+  c.tokens = draw.OneIn(2) ? TokenCount(draw.Below(20)) : TokenCount(draw.Below(5), draw.Below(7));
+  c.layout = draw.EnumUpTo(cases::Layout::kContiguous);
+  c.block_size = draw.OneOf(kBlockSizes);
+}
+
+void DrawSlots(Draw& draw, Case& c) {
+  c.slot_mode = draw.EnumUpTo(SlotMode::kStartPerSequence);
+  c.slots = draw.EnumUpTo(cases::SlotPattern::kSkipped);
+  c.slot_dtype = draw.OneIn(2) ? DType::kInt32 : DType::kInt64;
+  c.strict = c.slots != cases::SlotPattern::kRepeated && draw.OneIn(2);
+  c.data = draw.EnumUpTo(cases::DataKind::kTies);
+  c.seed = draw.Seed();
+}
+
+void DrawPlaces(Draw& draw, Case& c) {
+  c.interleaved = draw.OneIn(5);
+  const bool may_be_in_place = c.x_dtype == c.dtype && draw.OneIn(4);
+  if (may_be_in_place) {
+    c.in_place = {draw.OneIn(2), c.dense_kv && draw.OneIn(2), c.dense_kv && draw.OneIn(2)};
+  }
+  for (size_t i = 0; i < cases::kTensorCount; ++i) {
+    const auto id = static_cast<TensorId>(i);
+    if (cases::Has(c, id) && draw.OneIn(4)) c.stride(id) = draw.EnumUpTo(StridePattern::kLonger);
+  }
+  if (c.interleaved) c.stride(TensorId::kVCache) = c.stride(TensorId::kKCache);
+}
+
+}  // namespace
+
+Case RandomCase(uint64_t seed) {
+  Draw draw(seed);
+  while (true) {
+    Case c;
+    DrawOperator(draw, c);
+    DrawSizes(draw, c);
+    DrawSlots(draw, c);
+    DrawPlaces(draw, c);
+    if (cases::Validate(c).ok()) return c;
+  }
+}
+
+}  // namespace qkvfuse::testing
