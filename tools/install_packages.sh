@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of the given groups of tools/packages.txt that are missing. Does
+# nothing, and needs no rights, when none is.
+# Usage: tools/install_packages.sh GROUP...
+set -euo pipefail
+list="$(dirname "${BASH_SOURCE[0]}")/packages.txt"
+
+wanted=()
+for group in "$@"; do
+  packages="$(awk -v group="$group" '$1 == group { $1 = ""; print }' "$list")"
+  if [[ -z "$packages" ]]; then
+    echo "$0: no group '$group' in $list" >&2
+    exit 2
+  fi
+  read -ra names <<<"$packages"
+  wanted+=("${names[@]}")
+done
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "Not a Debian system: the build needs the equivalents of ${wanted[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+  status="$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)"
+  [[ "$status" == installed ]] || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+echo "Installing ${missing[*]}"
+as_root=(env DEBIAN_FRONTEND=noninteractive)
+if ((EUID != 0)); then
+  as_root=(sudo "${as_root[@]}")
+fi
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The long checks: every test (also those labelled nightly) with both compilers, on the scalar
+# target, and under the sanitizers. The last line sums all runs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+status=0
+results=()
+# run NAME PRESET: runs all tests of a preset and keeps its results under NAME.
+run() {
+  echo "nightly: $1"
+  tools/run_tests.sh "$2" || { echo "nightly: $1 failed"; status=1; }
+  results+=("build/nightly-$1.xml")
+  mv "build/$2/tests.xml" "build/nightly-$1.xml" || status=1
+}
+
+run gcc dev
+run clang clang
+QKVFUSE_TARGET=scalar run scalar dev
+run asan asan
+run tsan tsan
+python3 tools/count_tests.py "${results[@]}" || status=1
+exit "$status"

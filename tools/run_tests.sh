@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Configures, builds and tests one preset, and ends with the line "N passed, N failed" (which
+# tools/count_tests.py computes from ctest's JUnit file). Fails when a test failed or none ran.
+# Usage: tools/run_tests.sh PRESET [ctest arguments...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset="$1"
+shift
+
+cmake --preset "$preset"
+cmake --build --preset "$preset"
+
+results="build/$preset/tests.xml"
+rm -f "$results"
+status=0
+ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$PWD/$results" "$@" || status=$?
+python3 tools/count_tests.py "$results" || status=1
+exit "$status"
