@@ -1,0 +1,86 @@
+# Front end of the CMake build: each target installs the Debian packages that it needs and that are
+# missing (tools/packages.txt), then configures, builds and runs in build/<preset>.
+SHELL := bash
+PREFIX ?= /usr/local
+PACKAGES := tools/install_packages.sh
+FORMATTED := include src reference cases tests tools examples bench
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: release ## Run both operators on real model shapes, checked and timed
+	build/release/tools/cli/qkvfuse demo --svg build/demo-pa_nz.svg
+
+.PHONY: test
+test: ## Build with g++ and run the tests
+	@$(PACKAGES) library tools tests
+	@tools/run_tests.sh dev --label-exclude nightly
+
+.PHONY: build
+build: ## Build everything with g++, with asserts and -Werror
+	@$(PACKAGES) library tools tests
+	cmake --preset dev
+	cmake --build --preset dev
+
+.PHONY: release
+release: ## Build the libraries and the command line as users install them
+	@$(PACKAGES) library tools
+	cmake --preset release
+	cmake --build --preset release
+
+.PHONY: install
+install: ## Install headers, libraries and command line below PREFIX (/usr/local)
+	@$(PACKAGES) library tools
+	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX))
+	cmake --build --preset release
+	cmake --install build/release
+
+.PHONY: lint
+lint: ## Check format, layers and text rules of the sources
+	@$(PACKAGES) lint
+	tools/lint/list_sources.sh $(FORMATTED) | xargs clang-format-14 --dry-run -Werror
+	python3 tools/check_layers.py
+	python3 tools/lint/check_text.py
+
+.PHONY: format
+format: ## Format the C and C++ sources in place
+	@$(PACKAGES) lint
+	tools/lint/list_sources.sh $(FORMATTED) | xargs clang-format-14 -i
+
+.PHONY: tidy
+tidy: ## Run clang-tidy over the library and the tools
+	@$(PACKAGES) library tools tests clang tidy
+	cmake --preset clang
+	run-clang-tidy-14 -quiet -p build/clang '/(src|reference|cases|tools)/.*\.cc$$'
+
+.PHONY: clang
+clang: ## Build with clang and run the tests
+	@$(PACKAGES) library tools tests clang
+	@tools/run_tests.sh clang --label-exclude nightly
+
+.PHONY: asan
+asan: ## Run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(PACKAGES) library tools tests
+	@tools/run_tests.sh asan --label-exclude nightly
+
+.PHONY: tsan
+tsan: ## Run the tests under ThreadSanitizer
+	@$(PACKAGES) library tools tests
+	@tools/run_tests.sh tsan --label-exclude nightly
+
+.PHONY: coverage
+coverage: ## Run the tests and print the line coverage of the library
+	@$(PACKAGES) library tools tests coverage
+	@tools/run_tests.sh coverage --label-exclude nightly
+	gcovr --root . --filter src/ build/coverage
+
+.PHONY: nightly
+nightly: ## Everything that takes longer: all tests, compilers, sanitizers and the scalar target
+	@$(PACKAGES) library tools tests clang
+	tools/run_nightly.sh
+
+.PHONY: clean
+clean: ## Remove all build directories
+	rm -rf build
