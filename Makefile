@@ -38,11 +38,12 @@ install: ## Install headers, libraries and command line below PREFIX (/usr/local
 	cmake --install build/release
 
 .PHONY: lint
-lint: ## Check format, layers and text rules of the sources
+lint: ## Check format, layers, text rules and links of the sources
 	@$(PACKAGES) lint
 	tools/lint/list_sources.sh $(FORMATTED) | xargs clang-format-14 --dry-run -Werror
 	python3 tools/check_layers.py
 	python3 tools/lint/check_text.py
+	python3 tools/lint/check_links.py
 
 .PHONY: format
 format: ## Format the C and C++ sources in place

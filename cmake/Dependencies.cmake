@@ -23,10 +23,9 @@ endif()
 
 if(QKVFUSE_BUILD_TOOLS)
   qkvfuse_require(CLI11 libcli11-dev "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
-endif()
-if(QKVFUSE_BUILD_TOOLS OR QKVFUSE_BUILD_TESTS)
-  qkvfuse_require(fmt libfmt-dev "the command line or the tests" CONFIG)
-  qkvfuse_require(nlohmann_json nlohmann-json3-dev "the command line or the tests" CONFIG)
+  qkvfuse_require(fmt libfmt-dev "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
+  qkvfuse_require(nlohmann_json nlohmann-json3-dev
+    "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
 endif()
 if(QKVFUSE_BUILD_TESTS)
   qkvfuse_require(GTest "libgtest-dev libgmock-dev" "the tests (QKVFUSE_BUILD_TESTS)" CONFIG)

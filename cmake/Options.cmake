@@ -29,6 +29,10 @@ if(NOT CMAKE_CXX_BYTE_ORDER STREQUAL "LITTLE_ENDIAN")
   message(FATAL_ERROR "qkvfuse needs a little-endian target; ${CMAKE_CXX_COMPILER} builds for "
     "${CMAKE_SYSTEM_PROCESSOR}, byte order ${CMAKE_CXX_BYTE_ORDER}.")
 endif()
+if(QKVFUSE_BUILD_TESTS AND NOT QKVFUSE_BUILD_TOOLS)
+  message(FATAL_ERROR "QKVFUSE_BUILD_TESTS is ON and QKVFUSE_BUILD_TOOLS is OFF; the tests run the "
+    "command line, so they need both.")
+endif()
 if(NOT QKVFUSE_SANITIZE MATCHES "^(|address|thread)$")
   message(FATAL_ERROR "QKVFUSE_SANITIZE is '${QKVFUSE_SANITIZE}'; allowed are '', 'address' and "
     "'thread'.")

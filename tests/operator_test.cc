@@ -110,6 +110,27 @@ INSTANTIATE_TEST_SUITE_P(Operator, TypesAndOptions,
                                             ::testing::ValuesIn(kLayouts)),
                          NameOf);
 
+// Some wrong roundings show in one value of ten thousand: enough values to meet them.
+class ManyValues : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ManyValues, SameBits) {
+  for (const char* data : {"uniform", "heavy_tailed"}) {
+    ExpectSameBits(
+        CaseOf(std::string("tokens=1500 heads=6/2 head_dim=128 data=") + data + " " + GetParam()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Operator, ManyValues,
+    ::testing::Values("op=qnr dtype=bf16 k_cache=int8 v_cache=int8+offset before_quant=1",
+                      "op=qnr dtype=fp16 k_cache=int8+offset v_cache=int8 before_quant=1",
+                      "op=qnr dtype=bf16 k_cache=16bit v_cache=16bit",
+                      "op=qnr dtype=fp16 k_cache=16bit v_cache=16bit",
+                      "op=drq dtype=bf16 x=16bit layout=paged kv_output=1",
+                      "op=drq dtype=fp16 x=16bit layout=paged kv_output=1",
+                      "op=drq dtype=bf16 layout=paged token_scale=1 bias=fp32 kv_output=1",
+                      "op=drq dtype=fp16 layout=paged token_scale=1 bias=bf16 kv_output=1"));
+
 // Slots of every pattern, type and rule, in every layout.
 class Slots : public ::testing::TestWithParam<DTypeAndLayout> {};
 

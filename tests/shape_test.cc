@@ -13,8 +13,8 @@ using cases::Case;
 using cases::Layout;
 using cases::Operator;
 
-constexpr HeadCounts kHeads[] = {{1, 1, 1},  {8, 1, 1},  {16, 4, 4},
-                                 {32, 8, 8}, {40, 8, 8}, {64, 4, 4}};
+constexpr HeadCounts kHeads[] = {{1, 1, 1},  {8, 1, 1},  {16, 4, 4}, {32, 8, 8},
+                                 {40, 8, 8}, {64, 4, 4}, {129, 2, 2}};
 constexpr int64_t kHeadDims[] = {2,  4,   6,   16,  18,  46,  48,  64, 80,
                                  96, 100, 112, 128, 144, 192, 256, 512};
 

@@ -47,12 +47,13 @@ namespace qkvfuse {
     kept = (magnitude >> 13) - (112u << 10);
     discarded = magnitude << 18;  // 13 bits, the top one at bit 30
   } else {
-    const uint32_t shift = 126u - (magnitude >> 23);  // 24 significant bits become multiples of 2^-24
+    const uint32_t shift =
+        126u - (magnitude >> 23);  // 24 significant bits become multiples of 2^-24
     const uint32_t significand = (magnitude & 0x7FFFFFu) | 0x800000u;
     if (shift > 25u) return static_cast<uint16_t>(sign);  // below half of the smallest subnormal
     kept = significand >> shift;
-    discarded = static_cast<uint32_t>((static_cast<uint64_t>(significand) << (31u - shift)) &
-                                      0x7FFFFFFFu);
+    discarded =
+        static_cast<uint32_t>((static_cast<uint64_t>(significand) << (31u - shift)) & 0x7FFFFFFFu);
   }
   constexpr uint32_t kTie = 0x40000000u;
   const bool rounds_up =

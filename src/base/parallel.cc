@@ -25,8 +25,8 @@ std::atomic<bool> g_is_forked_child{false};
 [[maybe_unused]] const int g_fork_handler =
     pthread_atfork(nullptr, nullptr, [] { g_is_forked_child.store(true); });
 
-/// Whether forking is out of the question: in the child of a fork, or inside a parallel region of the
-/// caller, whose threads are all busy.
+/// Whether forking is out of the question: in the child of a fork, or inside a parallel region of
+/// the caller, whose threads are all busy.
 bool IsSerial() noexcept {
 #ifdef _OPENMP
   return g_is_forked_child.load(std::memory_order_relaxed) || omp_in_parallel() != 0;

@@ -28,7 +28,8 @@ int ReportStatus(const Status& status) noexcept {
     case StatusCode::kOutOfMemory:
       break;
   }
-  return Fail(ACLNN_ERR_INNER, status.message());
+  const std::string_view sentence = status.message();
+  return Fail(ACLNN_ERR_INNER, sentence.empty() ? "not enough memory" : sentence);
 }
 
 PlanOptions OptionsFromEnvironment() noexcept {

@@ -85,7 +85,7 @@ template <typename Arguments>
   if (Status status = plan->CheckExtents(call->tokens); !status.ok()) return ReportStatus(status);
   const uint64_t workspace_bytes = plan->WorkspaceBytes(call->tokens);
   auto executor = std::make_shared<Executor>(
-      name, Executor::Call{std::move(plan).value(), call->tokens, call->tensors, workspace_bytes});
+      name, Executor::Call{std::move(plan).value(), call->tokens, workspace_bytes});
   AttachTensors(table, tensors, views, *executor);
   *results.executor = RegisterExecutor(std::move(executor));
   *results.workspace_size = workspace_bytes;

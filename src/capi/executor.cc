@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <string>
 
-#include "capi/tensor_view.h"
-
 namespace qkvfuse::capi {
 namespace {
+
+// Address of a view's first element; null for a null storage.
+void* FirstElement(void* storage, int64_t offset_bytes) {
+  return storage == nullptr ? nullptr : static_cast<char*>(storage) + offset_bytes;
+}
 
 bool HasSameView(const aclTensor& a, const aclTensor& b) {
   return a.data_type == b.data_type && a.view_dims == b.view_dims && a.strides == b.strides &&
@@ -22,7 +25,7 @@ void Executor::Attach(size_t position, const Parameter& parameter, const aclTens
 }
 
 Status Executor::Run(Workspace workspace) const noexcept {
-  Tensors tensors = call_.tensors;
+  Tensors tensors;
   {
     const std::lock_guard lock(mutex_);
     for (const Binding& binding : bindings_) {

@@ -59,7 +59,6 @@ class Executor {
   struct Call {
     Plan plan;
     TokenCount tokens;
-    Tensors tensors;
     uint64_t workspace_bytes;
   };
 
@@ -88,7 +87,7 @@ class Executor {
   [[nodiscard]] Binding* Find(IndexSpace space, size_t index) noexcept;
 
   const OperatorName* name_;
-  Call call_;                 // its tensors hold the addresses of phase 1
+  Call call_;
   mutable std::mutex mutex_;  // guards bindings_
   std::array<Binding, kParameters> bindings_;
 };

@@ -55,7 +55,11 @@ bool FindReach(const aclTensor& tensor, Reach* reach) {
 Status CheckStorage(const char* name, const aclTensor& tensor, int64_t element_bytes) {
   int64_t elements = 0;
   int64_t bytes = 0;
-  if (!CountElements(tensor.view_dims, &elements)) return RefuseOverflow(name);
+  int64_t offset_bytes = 0;  // has to be countable even where there are no elements
+  if (!CountElements(tensor.view_dims, &elements) ||
+      __builtin_mul_overflow(tensor.offset, element_bytes, &offset_bytes)) {
+    return RefuseOverflow(name);
+  }
   const bool is_empty = elements == 0;
   if (!CountElements(tensor.storage_dims, &elements) ||
       __builtin_mul_overflow(elements, element_bytes, &bytes)) {
@@ -112,8 +116,6 @@ Status ViewOf(const char* name, const aclTensor& tensor, TensorView* view) {
   view->shape.rank = static_cast<int>(tensor.view_dims.size());
   std::copy(tensor.view_dims.begin(), tensor.view_dims.end(), view->shape.dims.begin());
   std::copy(tensor.strides.begin(), tensor.strides.end(), view->shape.strides.begin());
-  view->data =
-      FirstElement(tensor.storage.load(std::memory_order_relaxed), tensor.offset * element_bytes);
   return {};
 }
 

@@ -7,13 +7,8 @@
 
 namespace qkvfuse::capi {
 
-/// The view, with the address that the tensor has now. `name` is the parameter's, for the sentence
-/// of a refusal.
+/// The view without its data, which phase 1 does not look at. `name` is the parameter's, for the
+/// sentence of a refusal.
 [[nodiscard]] Status ViewOf(const char* name, const aclTensor& tensor, TensorView* view);
-
-/// Address of a view's first element; null for a null storage.
-[[nodiscard]] inline void* FirstElement(void* storage, int64_t offset_bytes) noexcept {
-  return storage == nullptr ? nullptr : static_cast<char*>(storage) + offset_bytes;
-}
 
 }  // namespace qkvfuse::capi

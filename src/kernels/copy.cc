@@ -37,8 +37,7 @@ void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64
   const uint16_t* const from = static_cast<const uint16_t*>(source.data) +
                                token * source.token_stride + head * source.head_stride;
   uint16_t* const row = static_cast<uint16_t*>(to.data) +
-                        (to.is_cache ? cache_row : token * to.token_stride) +
-                        head * to.head_stride;
+                        (to.is_cache ? cache_row : token * to.token_stride) + head * to.head_stride;
   if (from == row) return;  // in place
   const int64_t chunk = to.channel_chunk == 0 ? task.head_dim : to.channel_chunk;
   for (int64_t channel = 0; channel < task.head_dim; channel += chunk) {

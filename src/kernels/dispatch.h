@@ -1,5 +1,6 @@
-// Index of a SIMD target in a Highway dispatch table. The choice is the plan's own: the process-wide
-// choice of other users of Highway is neither read nor changed. Include after highway.h.
+// Index of a SIMD target in a Highway dispatch table. The choice is the plan's own: the
+// process-wide choice of other users of Highway is neither read nor changed. Include after
+// highway.h.
 #pragma once
 
 #include <cstddef>

@@ -116,10 +116,10 @@ void GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64
   for (int64_t i = task.head_dim; i < task.head_dim + kTilePadding; ++i) {
     cos[i] = sin[i] = gamma[i] = 0.0f;
   }
-  const Source cos_rows{task.cos, task.cos_token_stride, 0, task.cos_channel_stride,
-                        nullptr,  nullptr,               nullptr};
-  const Source sin_rows{task.sin, task.sin_token_stride, 0, task.sin_channel_stride,
-                        nullptr,  nullptr,               nullptr};
+  const Source cos_rows{
+      task.cos, task.cos_token_stride, 0, task.cos_channel_stride, nullptr, nullptr, nullptr};
+  const Source sin_rows{
+      task.sin, task.sin_token_stride, 0, task.sin_channel_stride, nullptr, nullptr, nullptr};
   const TileTag d;
   for (int64_t i = 0; i < tokens; ++i) {
     fill(cos_rows, first_token + i, 0, task.head_dim, cos);
@@ -148,9 +148,7 @@ void Widen(DType dtype, const void* from, int64_t count, float* to) {
   }
 }
 
-SelectedKernels GeneralKernels() {
-  return {&GeneralGroup, &GeneralCoefficients, "general path"};
-}
+SelectedKernels GeneralKernels() { return {&GeneralGroup, &GeneralCoefficients, "general path"}; }
 
 WidenFunction WidenOfTarget() { return &Widen; }
 

@@ -35,9 +35,8 @@ struct FusedGroup {
     for (int64_t i = 0; i < tile.tokens; ++i) {
       const int64_t token = tile.first_token + i;
       const int64_t row = tile.cache_rows[i];
-      const Coefficients coefficients{
-          tile.coefficients + i * 4 * CoefficientStride(task.head_dim),
-          CoefficientStride(task.head_dim)};
+      const Coefficients coefficients{tile.coefficients + i * 4 * CoefficientStride(task.head_dim),
+                                      CoefficientStride(task.head_dim)};
       if (row != kSkippedRow) {
         RunToken<kSink>(task, tile, token, row, coefficients);
         continue;
@@ -50,7 +49,6 @@ struct FusedGroup {
   }
 
  private:
-
   template <SinkKind kTokenSink>
   static HWY_INLINE void RunToken(const GroupTask& task, const Tile& tile, int64_t token,
                                   int64_t row, Coefficients coefficients) {
@@ -69,8 +67,8 @@ struct FusedGroup {
     }
   }
 
-  static HWY_INLINE void Measure(const GroupTask& task, int64_t token, int64_t first,
-                                 int64_t heads, float* inverse) {
+  static HWY_INLINE void Measure(const GroupTask& task, int64_t token, int64_t first, int64_t heads,
+                                 float* inverse) {
     for (int64_t head = 0; head < heads; ++head) {
       const HeadInput in = InputOf<SourceType>(task.source, token, first + head, task.head_dim);
       inverse[head] = SumOfSquares<SourceType, kOrder, kLanes>(in, task.head_dim);
@@ -97,9 +95,8 @@ struct FusedGroup {
   }
 
   template <SinkKind kTokenSink>
-  static HWY_INLINE void EmitHead(const GroupTask& task, const HeadInput& in,
-                                  const HeadOutput& out, float inverse,
-                                  Coefficients coefficients) {
+  static HWY_INLINE void EmitHead(const GroupTask& task, const HeadInput& in, const HeadOutput& out,
+                                  float inverse, Coefficients coefficients) {
     if constexpr (kTransform == Transform::kNone) {
       EmitPlain<kTokenSink>(task, in, out);
     } else {
@@ -157,8 +154,7 @@ struct FusedGroup {
 template <class SourceType, class Store, Transform kTransform, SinkKind kSink, int kLanes>
 SelectedKernels KernelsOf() {
   using Group = FusedGroup<SourceType, Store, kTransform, kSink, kLanes>;
-  using Table =
-      std::conditional_t<Store::kDType == DType::kFloat16, HalfSource, BFloat16Source>;
+  using Table = std::conditional_t<Store::kDType == DType::kFloat16, HalfSource, BFloat16Source>;
   SelectedKernels kernels;
   kernels.group = &Group::Run;
   if constexpr (kTransform != Transform::kNone) {

@@ -85,7 +85,7 @@ struct GroupTask {
   Source source;
   // 16-bit destinations in use come first; of a dense output and a cache the dense output does.
   Destination dense[2];
-  Destination codes;           // int8
+  Destination codes;              // int8
   const float* scale = nullptr;   // [heads, head_dim], packed
   const float* offset = nullptr;  // [heads, head_dim], packed, or nullptr
 };
@@ -136,7 +136,8 @@ struct KernelKey {
   bool unit_strides = true;  // of every tensor's channels, and chunks of kPieceChannels at least
 };
 
-/// A head group's kernels. The coefficient kernel writes the lane order that the group kernel reads.
+/// A head group's kernels. The coefficient kernel writes the lane order that the group kernel
+/// reads.
 struct SelectedKernels {
   GroupKernel group = nullptr;
   CoefficientKernel coefficients = nullptr;

@@ -52,7 +52,7 @@ HWY_INLINE float SumOfSquares4(const HeadInput& head, int64_t head_dim) {
     acc2 = Fma(d, a, a, acc2);
     acc3 = Fma(d, b, b, acc3);
   }
-  const auto first = hn::Add(acc0, acc2);   // l + (l+8)
+  const auto first = hn::Add(acc0, acc2);  // l + (l+8)
   const auto second = hn::Add(acc1, acc3);
   if constexpr (kOrder == LaneOrder::kEvenOdd) {
     return hn::GetLane(hn::Add(SumOfParity(d, first), SumOfParity(d, second)));

@@ -93,10 +93,10 @@ HWY_INLINE void ZeroPadding(float* tile, int64_t head_dim, int64_t padded) {
   }
 }
 
-/// Multiplies the halves of `tile` by `factor` (1 leaves every value as it is) and rotates them into
-/// lo and hi, which have room for a padded half each.
-HWY_INLINE void RotateTile(const float* tile, int64_t half, float factor,
-                           Coefficients coefficients, float* lo, float* hi) {
+/// Multiplies the halves of `tile` by `factor` (1 leaves every value as it is) and rotates them
+/// into lo and hi, which have room for a padded half each.
+HWY_INLINE void RotateTile(const float* tile, int64_t half, float factor, Coefficients coefficients,
+                           float* lo, float* hi) {
   const TileTag d;
   const auto f = hn::Set(d, factor);
   VecOf<TileTag> vlo, vhi;

@@ -140,7 +140,8 @@ Status PackedRowStrides(const Argument& argument, int64_t head_dim, TokenStrides
   strides->token = shape.strides[last - 1];
   if (shape.rank == 3) strides->batch = shape.strides[0];
   if (CheckedMul(head_dim, strides->channel, &strides->head)) return {};
-  return Invalid(argument.name, ": stride ", strides->channel, " of its last dimension is too large");
+  return Invalid(argument.name, ": stride ", strides->channel,
+                 " of its last dimension is too large");
 }
 
 OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads, int64_t head_dim,

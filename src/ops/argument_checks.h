@@ -62,8 +62,7 @@ struct Argument {
 
 /// Describes the rows of a token-major tensor: its own strides, or packed ones.
 [[nodiscard]] OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads,
-                                      int64_t head_dim,
-                                      const std::optional<TokenStrides>& strides);
+                                      int64_t head_dim, const std::optional<TokenStrides>& strides);
 [[nodiscard]] OperandSpec ParameterOperand(const char* name, DType dtype, int64_t count,
                                            const StridedShape& shape);
 /// Adds a cache with its scale and offset to a group.

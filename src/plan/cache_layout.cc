@@ -23,8 +23,7 @@ Status CheckLayout(const CacheLayout& layout, const char* name, int64_t head_dim
     return Invalid(name, ": head_dim ", head_dim, " is not a multiple of ", layout.channel_chunk,
                    ", the channel chunk of its ", layout.name, " layout");
   }
-  if (layout.row_chunk < 0 ||
-      (layout.row_chunk > 0 && layout.block_size % layout.row_chunk != 0)) {
+  if (layout.row_chunk < 0 || (layout.row_chunk > 0 && layout.block_size % layout.row_chunk != 0)) {
     return Invalid(name, ": block_size ", layout.block_size, " is not a multiple of ",
                    layout.row_chunk, ", the row chunk of its ", layout.name, " layout");
   }

@@ -181,8 +181,8 @@ Status SelectKernels(const Pipeline& pipeline, const kernels::Target& target, Pa
                      GroupKernels* out) {
   const HeadGroup& group = pipeline.groups[g];
   out->task = TaskTemplate(pipeline, group);
-  const bool has_codes = out->task.sink != SinkKind::kStore &&
-                         out->task.sink != SinkKind::kStoreTwice;
+  const bool has_codes =
+      out->task.sink != SinkKind::kStore && out->task.sink != SinkKind::kStoreTwice;
   if (!has_codes && kernels::CopiesBits(out->task)) {
     out->group = kernels::SelectCopy();
     out->is_fused = true;
@@ -203,8 +203,7 @@ Status SelectKernels(const Pipeline& pipeline, const kernels::Target& target, Pa
   }
   if (path == Path::kFused) {
     static constexpr const char* kNames[] = {"q", "k", "v"};
-    return Invalid("path: is fused, but the ", kNames[g], " heads need the general path: ",
-                   reason);
+    return Invalid("path: is fused, but the ", kNames[g], " heads need the general path: ", reason);
   }
   UseKernels(kernels::SelectGeneral(target.id, key), out);
   out->description = Concat("general path (", reason, ")");
@@ -250,9 +249,8 @@ Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) 
     status = SelectKernels(plan->pipeline, *target, *path, g, &group);
     if (!status.ok()) return status;
     MakePieceTables(plan->pipeline, plan->pipeline.groups[g], &group);
-    group.shares_coefficients =
-        g > 0 && group.coefficients == plan->groups[g - 1].coefficients &&
-        !plan->pipeline.groups[g].gamma;
+    group.shares_coefficients = g > 0 && group.coefficients == plan->groups[g - 1].coefficients &&
+                                !plan->pipeline.groups[g].gamma;
   }
   LayOutWorkspace(plan.get());
   return Plan(std::move(plan));

@@ -29,9 +29,9 @@ void AddRows(const OperandSpec& spec, int64_t heads, int64_t head_dim, TokenCoun
              Axes* axes) noexcept {
   const TokenStrides& strides = spec.strides;
   int64_t following = 0;
-  const bool follows = strides.batch == TokenStrides::kFollows ||
-                       (CheckedMul(tokens.sequence, strides.token, &following) &&
-                        strides.batch == following);
+  const bool follows =
+      strides.batch == TokenStrides::kFollows ||
+      (CheckedMul(tokens.sequence, strides.token, &following) && strides.batch == following);
   // Sequences that follow each other are one long sequence.
   if (follows) {
     axes->Add(tokens.total(), strides.token);
@@ -169,8 +169,8 @@ void AddPartsOfX(const Pipeline& pipeline, const Tensors& tensors, TokenCount to
     const HeadGroup& group = pipeline.groups[g];
     Axes axes;
     AddRows(x, group.heads, pipeline.head_dim, tokens, &axes);
-    const char* const data = static_cast<const char*>(tensors.x) +
-                             group.first_head * x.strides.head * SizeOf(x.dtype);
+    const char* const data =
+        static_cast<const char*>(tensors.x) + group.first_head * x.strides.head * SizeOf(x.dtype);
     regions->Add(x, static_cast<int>(g), axes, data);
   }
 }

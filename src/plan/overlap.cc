@@ -111,9 +111,7 @@ class DifferenceSearch {
     return Visit(level + 1, target, all_zero && !can_differ);
   }
 
-  static int64_t FloorDivide(int64_t a, int64_t b) noexcept {
-    return a / b - (a % b < 0 ? 1 : 0);
-  }
+  static int64_t FloorDivide(int64_t a, int64_t b) noexcept { return a / b - (a % b < 0 ? 1 : 0); }
   static int64_t CeilDivide(int64_t a, int64_t b) noexcept { return a / b + (a % b > 0 ? 1 : 0); }
 
   std::array<Axis, 2 * ByteView::kMaxAxes> axes_{};

@@ -1,5 +1,6 @@
 // Parameters (gammas, scales, offsets, biases) as kernels read them: contiguous fp32, or int32 for
-// an int32 bias. The caller's memory is used where it already is that, else a copy in the workspace.
+// an int32 bias. The caller's memory is used where it already is that, else a copy in the
+// workspace.
 #pragma once
 
 #include "plan/plan_impl.h"

@@ -5,8 +5,8 @@ namespace {
 
 // In the order of Operand.
 constexpr const void* Tensors::*kInputs[] = {
-    &Tensors::x,       &Tensors::q_gamma,  &Tensors::k_gamma,      &Tensors::cos,
-    &Tensors::sin,     &Tensors::slots,    &Tensors::k_scale,      &Tensors::v_scale,
+    &Tensors::x,        &Tensors::q_gamma,  &Tensors::k_gamma,      &Tensors::cos,
+    &Tensors::sin,      &Tensors::slots,    &Tensors::k_scale,      &Tensors::v_scale,
     &Tensors::k_offset, &Tensors::v_offset, &Tensors::weight_scale, &Tensors::token_scale,
     &Tensors::bias};
 constexpr void* Tensors::*kOutputs[] = {&Tensors::q_out,   &Tensors::q_before_quant,

@@ -58,13 +58,13 @@ enum class Role : uint8_t {
 struct OperandSpec {
   Role role = Role::kUnused;
   DType dtype = DType::kFloat32;
-  const char* name = "";    // as the door spells it
+  const char* name = "";  // as the door spells it
   bool is_output = false;
-  int64_t heads = 1;        // kRows, kCache
-  TokenStrides strides;     // kRows
-  StridedShape shape;       // kParameter, kTokenParameter; rank 0: contiguous
-  int64_t count = 0;        // kParameter: elements used, in row-major order of the shape
-  CacheLayout layout;       // kCache
+  int64_t heads = 1;     // kRows, kCache
+  TokenStrides strides;  // kRows
+  StridedShape shape;    // kParameter, kTokenParameter; rank 0: contiguous
+  int64_t count = 0;     // kParameter: elements used, in row-major order of the shape
+  CacheLayout layout;    // kCache
 };
 
 /// One head group: what happens to the q, k or v heads of every token.
@@ -91,9 +91,7 @@ struct Pipeline {
   PerOperand<OperandSpec> operands;
 
   [[nodiscard]] const OperandSpec& of(Operand operand) const { return operands[operand]; }
-  [[nodiscard]] bool uses(Operand operand) const {
-    return operands[operand].role != Role::kUnused;
-  }
+  [[nodiscard]] bool uses(Operand operand) const { return operands[operand].role != Role::kUnused; }
 };
 
 /// The pointer of an operand.

@@ -54,8 +54,8 @@ Status Plan::CheckExtents(TokenCount tokens) const noexcept try {
   return OutOfMemory();
 }
 
-Status Plan::Check(const Tensors& tensors, TokenCount tokens,
-                   Workspace workspace) const noexcept try {
+Status Plan::Check(const Tensors& tensors, TokenCount tokens, Workspace workspace) const noexcept
+    try {
   return internal::CheckData(*impl_, tensors, tokens, workspace);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();

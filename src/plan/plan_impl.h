@@ -19,7 +19,7 @@ struct GroupKernels {
   kernels::GroupTask task;  // all but the pointers of a call
   std::string description;  // "fused: k16Bit kNormRope kStore", "general path: head_dim 46 ..."
   bool is_fused = false;
-  bool shares_coefficients = false;  // with the group before: no gamma of its own
+  bool shares_coefficients = false;   // with the group before: no gamma of its own
   std::vector<int64_t> dense_pieces;  // element offset of every kPieceChannels channels
   std::vector<int64_t> cache_pieces;
 };

@@ -109,8 +109,8 @@ Status CheckStarts(const PlanImpl& plan, const SlotReader& starts, TokenCount to
     if (start < 0 || start > last_start) {
       return Invalid(plan.pipeline.of(Operand::kSlots).name, ": element ", b, " is ", start,
                      ", must be from 0 to ", last_start, " for ", tokens.sequence,
-                     " tokens in a cache of ",
-                     plan.pipeline.of(Operand::kKCache).layout.block_size, " rows");
+                     " tokens in a cache of ", plan.pipeline.of(Operand::kKCache).layout.block_size,
+                     " rows");
     }
   }
   return {};
@@ -138,8 +138,7 @@ void ResolveRows(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens
   const CacheLayout& v = plan.pipeline.of(Operand::kVCache).layout;
   const SlotReader slots(plan.pipeline.slots, tensors.slots);
   const bool is_per_token = plan.pipeline.slots.mode == SlotMode::kSlotPerToken;
-  const uint8_t* const shadowed =
-      parts.header().has_shadowed_tokens ? parts.shadowed() : nullptr;
+  const uint8_t* const shadowed = parts.header().has_shadowed_tokens ? parts.shadowed() : nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t token = first + i;
     int64_t block = token / tokens.sequence;

@@ -6,8 +6,8 @@
 
 namespace qkvfuse::internal {
 
-/// Refuses slots outside the cache and, in strict mode, repeated ones and those below -1. In lenient
-/// mode marks the tokens whose slot a later token takes. Writes only the workspace.
+/// Refuses slots outside the cache and, in strict mode, repeated ones and those below -1. In
+/// lenient mode marks the tokens whose slot a later token takes. Writes only the workspace.
 [[nodiscard]] Status CheckSlots(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                                 const WorkspaceParts& parts);
 

@@ -5,7 +5,9 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-constexpr int64_t AlignUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr int64_t AlignUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// Offsets of the parts whose size depends on the number of tokens.
 struct TokenParts {

@@ -8,14 +8,9 @@
 namespace qkvfuse::capi_test {
 namespace {
 
-// What uniform values of a 16-bit type are drawn from: 65,536 evenly spaced ones, rounded.
-std::vector<uint16_t> Choices(aclDataType type, double low, double high) {
-  std::vector<uint16_t> choices(65536);
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const double part = (static_cast<double>(i) + 0.5) / 65536.0;
-    choices[i] = Encode16(type, low + (high - low) * part);
-  }
-  return choices;
+// The value at place `i` of 65,536 evenly spaced ones between low and high.
+uint16_t Choice(aclDataType type, double low, double high, size_t i) {
+  return Encode16(type, low + (high - low) * (static_cast<double>(i) + 0.5) / 65536.0);
 }
 
 }  // namespace
@@ -36,19 +31,17 @@ void FillUniform(TensorArgument& argument, double low, double high, std::mt19937
                     [&] { return uniform(random); });
     return;
   }
-  const std::vector<uint16_t> choices = Choices(argument.type, low, high);
+  const size_t count = argument.bytes.size() / sizeof(uint16_t);
+  // Encoding is slow: large tensors look the values up.
+  std::vector<uint16_t> choices(count < 65536 ? 0 : 65536);
+  for (size_t i = 0; i < choices.size(); ++i) choices[i] = Choice(argument.type, low, high, i);
   uint64_t bits = 0;
-  int left = 0;
-  std::generate_n(argument.As<uint16_t>(), argument.bytes.size() / sizeof(uint16_t), [&] {
-    if (left == 0) {
-      bits = random();
-      left = 4;
-    }
-    --left;
-    const uint16_t choice = choices[bits & 0xFFFFu];
-    bits >>= 16;
-    return choice;
-  });
+  for (size_t i = 0; i < count; ++i) {
+    bits = i % 4 == 0 ? random() : bits >> 16;
+    const size_t place = bits & 0xFFFFu;
+    argument.As<uint16_t>()[i] =
+        choices.empty() ? Choice(argument.type, low, high, place) : choices[place];
+  }
 }
 
 void FillIntegers(TensorArgument& argument, int32_t low, int32_t high, std::mt19937_64& random) {

@@ -56,7 +56,7 @@ void AddQnr(const Json& row, Call& call) {
   const Json& attributes = row["attrs"];
   call.integers["qkvSize"] = IntegersAt(attributes, "qkv_size", "qkvSize");
   call.integers["headNums"] = IntegersAt(attributes, "head_nums", "headNums");
-  call.epsilon = attributes["epsilon"];
+  call.epsilon = attributes.value("epsilon", 1e-6);
   call.texts["cacheMode"] = attributes.value("cache_mode", "PA_NZ");
   AddBeforeQuant(row, call);
 }
@@ -104,7 +104,7 @@ struct Range {
 Range RangeOf(const Json& row, const std::string& name) {
   const Json& ranges = row["ranges"];
   if (!ranges.is_null() && ranges.contains(name) && !ranges[name].is_null()) {
-    return {ranges[name][0], ranges[name][1]};
+    return {ranges[name][0].get<double>(), ranges[name][1].get<double>()};
   }
   const bool is_scale = name.find("cale") != std::string::npos;
   return is_scale ? Range{0.5, 2} : Range{-1, 1};
@@ -150,7 +150,7 @@ Tolerances TolerancesOf(const Json& row) {
   const Json& expect = row["expect"];
   if (!expect.contains("rtol_atol")) return tolerances;
   for (const auto& [name, pair] : expect["rtol_atol"].items()) {
-    tolerances.of_output[name] = {pair[0], pair[1]};
+    tolerances.of_output[name] = {pair[0].get<double>(), pair[1].get<double>()};
   }
   return tolerances;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "demo/check.h"
 #include "demo/pa_nz_picture.h"
 #include "program.h"
 
@@ -19,6 +20,7 @@ TEST(Demo, EveryRowEqualsTheReferenceAndIsAccurate) {
   ASSERT_EQ(demo.at("rows").size(), 6u);
   for (const nlohmann::json& row : demo.at("rows")) {
     EXPECT_EQ(row.at("equal_to_reference"), true) << row;
+    EXPECT_EQ(row.at("outside_accuracy_bound"), 0) << row;
     // Rounding to bf16 alone costs half a unit, and some element comes close to that.
     EXPECT_GT(row.at("q_error_ulp"), 0.45) << row;
     EXPECT_LT(row.at("q_error_ulp"), 0.51) << row;
@@ -30,6 +32,27 @@ TEST(Demo, EveryRowEqualsTheReferenceAndIsAccurate) {
     EXPECT_THAT(row.at("k_snr_db").get<double>(), testing::AllOf(testing::Gt(20), testing::Lt(50)));
     EXPECT_THAT(row.at("v_snr_db").get<double>(), testing::AllOf(testing::Gt(20), testing::Lt(50)));
   }
+}
+
+TEST(Demo, FindsBitsAndValuesThatAreWrong) {
+  const Result<cases::Case> parsed = cases::ParseCase(
+      "op=qnr dtype=bf16 heads=4/2/2 head_dim=128 tokens=8 k_cache=int8 v_cache=int8");
+  ASSERT_TRUE(parsed.ok());
+  const auto problem = cases::Problem::Make(*parsed);
+  ASSERT_TRUE(problem.ok());
+  ProgressBar progress(CheckSteps(*parsed));
+  const Result<Plan> right = (*problem)->MakePlan();
+  ASSERT_TRUE(right.ok());
+  EXPECT_TRUE(CheckScenario(**problem, *right, 1, progress).is_good());
+
+  QkvRmsNormRopeCacheSpec other_formula = (*problem)->QnrSpec();
+  other_formula.epsilon = 0.5;
+  const Result<Plan> wrong = MakePlan(other_formula);
+  ASSERT_TRUE(wrong.ok());
+  const Findings findings = CheckScenario(**problem, *wrong, 1, progress);
+  EXPECT_NE(findings.difference, "");
+  EXPECT_GT(findings.inaccurate, 0);
+  EXPECT_GT(findings.q_error, 1);
 }
 
 TEST(Demo, TextHasATableAndAVerdict) {

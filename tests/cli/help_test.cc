@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "program.h"
 
 namespace qkvfuse::cli {
@@ -39,6 +41,9 @@ struct WrongUse {
   const char* arguments;
   const char* expected;  // part of what stderr says
 };
+
+// What a failing test is called by.
+void PrintTo(const WrongUse& use, std::ostream* out) { *out << "qkvfuse " << use.arguments; }
 
 class WrongUseTest : public testing::TestWithParam<WrongUse> {};
 

@@ -5,12 +5,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace qkvfuse::cli {
+namespace {
+
+// The files of the tests, removed when the process ends.
+class TestFiles {
+ public:
+  ~TestFiles() {
+    for (const std::string& path : paths_) unlink(path.c_str());
+  }
+  std::string Add(const std::string& path) { return *paths_.insert(path).first; }
+
+ private:
+  std::set<std::string> paths_;
+};
+TestFiles g_files;
+
+}  // namespace
 
 ProgramResult RunProgram(const std::string& arguments, const std::string& environment) {
   const std::string err_path = TestFilePath("stderr");
@@ -41,8 +59,9 @@ nlohmann::json RunForJson(const std::string& arguments, const std::string& envir
 // Tests may run at the same time: the name of the process and of the test are part of the path.
 std::string TestFilePath(const std::string& name) {
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
-  return testing::TempDir() + "qkvfuse_" + std::to_string(getpid()) + "_" + info->name() + "_" +
-         name;
+  std::string file = "qkvfuse_" + std::to_string(getpid()) + "_" + info->name() + "_" + name;
+  std::replace(file.begin(), file.end(), '/', '_');
+  return g_files.Add(testing::TempDir() + file);
 }
 
 std::string WriteTestFile(const std::string& name, const std::string& text) {

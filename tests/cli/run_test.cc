@@ -11,8 +11,7 @@ namespace {
 constexpr const char* kLines[] = {
     "op=qnr dtype=bf16 heads=8/2/2 head_dim=128 tokens=33 k_cache=int8+offset v_cache=bf16",
     "op=qnr dtype=fp16 heads=4/1/1 head_dim=48 tokens=7 layout=paged data=special",
-    "op=drq x=int32 dtype=bf16 heads=8/1/1 head_dim=64 tokens=19 layout=paged token_scale=1 "
-    "bias=fp32",
+    "op=drq x=int32 dtype=bf16 heads=8/1/1 head_dim=64 tokens=19 layout=paged bias=fp32",
 };
 
 nlohmann::json OutputsOf(const std::string& line) {

@@ -154,6 +154,15 @@ TEST(VerifyTable, FaultCasesAreSkippedAndSayWhy) {
   EXPECT_EQ(VerifyRows({fault}).exit_code, 1) << "nothing was verified";
 }
 
+TEST(VerifyTable, ARowThatLacksSomethingFailsAlone) {
+  nlohmann::json row = NumericRow();
+  row["attrs"].erase("qkv_size");
+  const ProgramResult result = VerifyRows({row, ArgumentRow()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("qkv_size"));
+  EXPECT_THAT(result.out, EndsWith("1 passed, 1 failed\n"));
+}
+
 TEST(VerifyTable, ABrokenLineIsWrongUsage) {
   const std::string file = WriteTestFile("rows.jsonl", ArgumentRow().dump() + "\n{\"id\": \n");
   const ProgramResult result = RunProgram("verify '" + file + "'");

@@ -13,8 +13,7 @@ struct Element {
 };
 
 int64_t AddressOf(const CacheLayout& layout, const Element& e) {
-  const int64_t row =
-      RowOffset(layout, e.slot / layout.block_size, e.slot % layout.block_size);
+  const int64_t row = RowOffset(layout, e.slot / layout.block_size, e.slot % layout.block_size);
   const int64_t chunk = layout.channel_chunk == 0 ? 1 << 20 : layout.channel_chunk;
   return row + e.head * layout.head_stride + e.channel / chunk * layout.channel_chunk_stride +
          e.channel % chunk * layout.channel_stride;
@@ -46,11 +45,9 @@ void ExpectFills(const CacheLayout& layout, int64_t heads, int64_t head_dim) {
 TEST(Layout, PaNz16) {
   // [3 blocks, 1 head * 64/16 = 4, 48 rows, 16].
   const CacheLayout layout = PaNz(3, 48, 1, 64, 16);
-  ExpectAddresses(layout, {{47, 0, 0, 752},
-                           {48, 0, 0, 3072},
-                           {95, 0, 0, 3824},
-                           {96, 0, 0, 6144},
-                           {100, 0, 17, 6977}});
+  ExpectAddresses(
+      layout,
+      {{47, 0, 0, 752}, {48, 0, 0, 3072}, {95, 0, 0, 3824}, {96, 0, 0, 6144}, {100, 0, 17, 6977}});
   ExpectFills(PaNz(2, 4, 3, 32, 16), 3, 32);
 }
 

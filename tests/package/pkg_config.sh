@@ -27,6 +27,7 @@ set -x
 
 # Each program must use the kind of library that it was linked for.
 for program in cpp c; do
-  if ldd "$work/$program" | grep -q libqkvfuse; then found=shared; else found=static; fi
+  libraries="$(ldd "$work/$program")"
+  if [[ "$libraries" == *libqkvfuse* ]]; then found=shared; else found=static; fi
   [[ "$found" == "$kind" ]]
 done

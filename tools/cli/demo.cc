@@ -36,7 +36,7 @@ DemoRow RunScenario(const Scenario& scenario, int threads, ProgressBar& progress
   if (!problem.ok()) throw std::runtime_error(problem.status().message());
   cases::Problem& call = **problem;
   FillLikeAModel(call, kSeed, threads);
-  CalibrateScales(call, kSeed, threads);
+  CalibrateScales(call);
   const Result<Plan> plan = call.MakePlan();
   if (!plan.ok()) throw std::runtime_error(plan.status().message());
   DemoRow row{scenario, {}, {}, plan->target()};
@@ -85,7 +85,7 @@ ExitCode Demo(const DemoOptions& options) {
   report.rows = RunScenarios(options);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("{}", options.json ? report.Json() : report.Text());
-  return report.CountDifferent() == 0 ? kOk : kCheckFailed;
+  return report.CountBad() == 0 ? kOk : kCheckFailed;
 }
 
 }  // namespace

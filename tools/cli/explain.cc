@@ -22,7 +22,7 @@ ExitCode Explain(const ExplainOptions& options) {
   const Plan::Traffic traffic = plan.TrafficOf(tokens);
   const std::string line = cases::PrintCase(problem->description());
   if (!options.json) {
-    fmt::print("case: {}\n{}\n", line, plan.Describe(tokens));
+    fmt::print("case: {}\n{}", line, plan.Describe(tokens));
     return kOk;
   }
   nlohmann::ordered_json json;

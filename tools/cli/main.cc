@@ -27,11 +27,13 @@ int Main(int argc, char** argv) {
       "qkvfuse"};
   app.set_version_flag("--version", fmt::format("qkvfuse {}", Version()));
   app.footer(kFooter);
-  app.require_subcommand(1);
+  // None is refused below: the parser's own refusal would hide a misspelt name.
+  app.require_subcommand(0, 1);
   ExitCode exit_code = kOk;
   for (const AddCommand add : kCommands) add(app, exit_code);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::ParseError& error) {
     // Help and version come as "errors" with exit code 0; all others are wrong usage.
     return app.exit(error) == 0 ? kOk : kUsage;

@@ -73,7 +73,7 @@ RunReport RunCase(const RunCommandOptions& options) {
   for (const cases::NamedView& output : problem->Outputs()) {
     report.outputs.push_back(ChecksumOf(output));
   }
-  report.seconds = MedianSeconds({[&] { (void)run(); }})[0];
+  report.seconds = MeasureTimes({[&] { (void)run(); }})[0].median;
   return report;
 }
 

@@ -2,6 +2,7 @@
 #include "demo/activations.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -10,7 +11,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "reference/accuracy.h"
 #include "support/parallel.h"
 
 namespace qkvfuse::cli {
@@ -71,7 +71,11 @@ float TokenScale(uint64_t seed, int64_t token) {
   return std::exp(0.3f * Normal(seed, kTokens, token));
 }
 
-uint16_t BFloat16(double value) { return reference::Round16(DType::kBFloat16, value); }
+// Nearest, ties to even, for finite numbers.
+uint16_t BFloat16(double value) {
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
 
 // The inputs of a problem by name; all are packed.
 class Inputs {
@@ -209,16 +213,23 @@ void FillGammas(const Inputs& inputs, int64_t head_dim, uint64_t seed) {
   }
 }
 
+// All but the slots, which lie in another cache.
+void CopyInputs(const cases::Problem& from, const cases::Problem& to) {
+  const std::vector<cases::NamedView> sources = from.Inputs();
+  const std::vector<cases::NamedView> targets = to.Inputs();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const TensorView& view = sources[i].view;
+    if (sources[i].id == TensorId::kSlots) continue;
+    std::memcpy(targets.at(i).view.data, view.data,
+                static_cast<size_t>(view.shape.ElementCount() * SizeOf(view.dtype)));
+  }
+}
+
 void Require(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-double FromBFloat16(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
-}
+double FromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 // [tokens, channels] bf16 -> the largest magnitude of each channel / 127.
 void ScalesFromDense(const uint16_t* dense, int64_t tokens, int64_t channels, float* scales) {
@@ -251,15 +262,16 @@ void FillLikeAModel(cases::Problem& problem, uint64_t seed, int threads) {
   if (c.is_qnr()) FillGammas(inputs, c.head_dim, seed);
 }
 
-void CalibrateScales(cases::Problem& problem, uint64_t seed, int threads) {
+void CalibrateScales(cases::Problem& problem) {
   // The same call with dense k and v, as an engine calibrates: their largest magnitudes count.
   cases::Case c = problem.description();
   if (c.k_cache.dtype != DType::kInt8) return;
   c.dense_kv = true;
+  c.blocks = 0;
   const auto calibration = cases::Problem::Make(c);
   if (!calibration.ok()) throw std::runtime_error(calibration.status().message());
   cases::Problem& source = **calibration;
-  FillLikeAModel(source, seed, threads);
+  CopyInputs(problem, source);
   const Result<Plan> plan = source.MakePlan();
   if (!plan.ok()) throw std::runtime_error(plan.status().message());
   Require(plan->Run(source.tensors(), source.tokens(), source.run_options()));

@@ -14,6 +14,6 @@ void FillLikeAModel(cases::Problem& problem, uint64_t seed, int threads);
 
 /// Sets the scales of int8 caches to amax/127 per head and channel of the very k and v that this
 /// problem computes. Throws std::runtime_error when the library refuses.
-void CalibrateScales(cases::Problem& problem, uint64_t seed, int threads);
+void CalibrateScales(cases::Problem& problem);
 
 }  // namespace qkvfuse::cli

@@ -10,7 +10,6 @@
 #include "reference/exact.h"
 #include "support/outputs.h"
 #include "support/parallel.h"
-#include "support/timing.h"
 
 namespace qkvfuse::cli {
 namespace {
@@ -29,16 +28,18 @@ struct Energy {
 
 // Errors of a range of tokens.
 struct Errors {
-  double q_ulp = 0;
+  double q = 0;
   double cache = 0;
+  int64_t inaccurate = 0;
   Energy k;
   Energy v;
 
   void Add(const OutputElement& element) {
     const double y = element.exact.y;
+    inaccurate += IsAccurate(element) ? 0 : 1;
     if (!element.is_code()) {
-      const double ulp = UnitInLastPlace(element.dtype, element.value);
-      double& largest = element.output == cases::TensorId::kQOut ? q_ulp : cache;
+      const double ulp = UnitInLastPlace(element.dtype, element.magnitude);
+      double& largest = element.output == cases::TensorId::kQOut ? q : cache;
       largest = std::max(largest, std::abs(element.value - y) / ulp);
       return;
     }
@@ -50,8 +51,9 @@ struct Errors {
   }
 
   void Add(const Errors& other) {
-    q_ulp = std::max(q_ulp, other.q_ulp);
+    q = std::max(q, other.q);
     cache = std::max(cache, other.cache);
+    inaccurate += other.inaccurate;
     k.Add(other.k);
     v.Add(other.v);
   }
@@ -104,7 +106,8 @@ Findings CheckScenario(cases::Problem& problem, const Plan& plan, int threads,
   findings.difference = problem.Compare().message();
   findings.output_elements = OutputElements(problem);
   const Errors errors = MeasureErrors(problem, threads, progress);
-  findings.q_error_ulp = errors.q_ulp;
+  findings.inaccurate = errors.inaccurate;
+  findings.q_error = errors.q;
   findings.cache_error = errors.cache;
   findings.has_codes = problem.description().k_cache.dtype == DType::kInt8;
   if (findings.has_codes) {
@@ -123,12 +126,12 @@ Speed MeasureSpeed(const cases::Problem& problem, const Plan& plan, int threads)
   options.threads = threads;
   MemcpyRoof copy(static_cast<size_t>(speed.bytes), threads);
   Status status;
-  const std::vector<double> medians = MedianSeconds(
+  const std::vector<Times> times = MeasureTimes(
       {[&] { status = plan.Run(problem.tensors(), problem.tokens(), workspace, options); },
        [&] { copy(); }});
   if (!status.ok()) throw std::runtime_error(status.message());
-  speed.seconds = medians[0];
-  speed.memcpy_seconds = medians[1];
+  speed.run = times[0];
+  speed.copy = times[1];
   return speed;
 }
 

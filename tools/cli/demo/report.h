@@ -22,7 +22,7 @@ struct DemoReport {
   int threads = 0;
   double seconds = 0;  // of the whole demo
 
-  [[nodiscard]] int CountDifferent() const;
+  [[nodiscard]] int64_t CountBad() const;  // rows that differ or are inaccurate
   [[nodiscard]] std::string Text() const;
   [[nodiscard]] std::string Json() const;
 };

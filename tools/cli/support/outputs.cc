@@ -2,8 +2,11 @@
 #include "support/outputs.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+
+#include "reference/accuracy.h"
 
 namespace qkvfuse::cli {
 namespace {
@@ -21,15 +24,15 @@ T Load(const TensorView& view, int64_t element) {
   return value;
 }
 
+// Moves the bits to where fp32 has them; the factor makes up for the smaller bias of fp16, and also
+// turns its subnormals into numbers.
 double Decode16(DType dtype, uint16_t bits) {
-  const int mantissa_bits = MantissaBits(dtype);
-  const int mantissa = bits & ((1 << mantissa_bits) - 1);
-  const int exponent = (bits & 0x7FFF) >> mantissa_bits;
+  const int shift = 23 - MantissaBits(dtype);
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 0x7FFF >> mantissa_bits) return mantissa == 0 ? sign * INFINITY : NAN;
-  const int significand = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
-  const int shift = std::max(exponent, 1) - 1 + MinExponent(dtype) - mantissa_bits;
-  return sign * std::ldexp(significand, shift);
+  const auto magnitude = std::bit_cast<float>(static_cast<uint32_t>(bits & 0x7FFF) << shift);
+  if (dtype == DType::kBFloat16) return sign * magnitude;
+  if ((bits & 0x7C00) == 0x7C00) return (bits & 0x3FF) == 0 ? sign * INFINITY : NAN;
+  return sign * magnitude * 0x1p112;
 }
 
 void LoadValue(const TensorView& view, int64_t offset, OutputElement& element) {
@@ -77,6 +80,12 @@ int64_t DenseElement(const Problem& problem, const TensorView& dense, int64_t to
          channel / problem.head_dim * strides[2] + channel % problem.head_dim * strides[3];
 }
 
+double Magnitude(const PreciseValue* exact, int64_t channel, int64_t head_dim) {
+  const int64_t half = head_dim / 2;
+  const int64_t partner = channel % head_dim < half ? channel + half : channel - half;
+  return std::max(std::abs(exact[channel].y), std::abs(exact[partner].y));
+}
+
 void VisitPart(const Problem& problem, const Part& part, int64_t token, const PreciseValue* row,
                const std::function<void(const OutputElement&)>& visit) {
   const PreciseValue* exact = row + part.first_head * problem.head_dim;
@@ -84,6 +93,7 @@ void VisitPart(const Problem& problem, const Part& part, int64_t token, const Pr
   for (int64_t i = 0; i < part.heads * problem.head_dim; ++i) {
     OutputElement element;
     element.exact = exact[i];
+    element.magnitude = Magnitude(exact, i, problem.head_dim);
     if (part.dense->data != nullptr) {
       element.output = part.dense_id;
       LoadValue(*part.dense, DenseElement(problem, *part.dense, token, i), element);
@@ -122,8 +132,23 @@ void VisitOutputs(const Problem& problem, int64_t token_begin, int64_t token_end
 }
 
 double UnitInLastPlace(DType dtype, double value) {
-  const int exponent = value == 0 ? MinExponent(dtype) : std::ilogb(value);
-  return std::ldexp(1.0, std::max(exponent, MinExponent(dtype)) - MantissaBits(dtype));
+  constexpr int kBias = 1023;
+  const int exponent = static_cast<int>(std::bit_cast<uint64_t>(std::abs(value)) >> 52) - kBias;
+  const int place = std::max(exponent, MinExponent(dtype)) - MantissaBits(dtype);
+  return std::bit_cast<double>(static_cast<uint64_t>(place + kBias) << 52);
+}
+
+bool IsAccurate(const OutputElement& element) {
+  const reference::PreciseValue& exact = element.exact;
+  if (element.is_code()) {
+    return IsWithin(QuantisePrecise(exact, element.scale, element.offset),
+                    static_cast<int8_t>(element.value));
+  }
+  // Less than half a unit away is the correct rounding, which every interval holds.
+  if (std::abs(element.value - exact.y) < 0.5 * UnitInLastPlace(element.dtype, exact.y)) {
+    return true;
+  }
+  return IsWithin(element.dtype, exact, element.bits);
 }
 
 }  // namespace qkvfuse::cli

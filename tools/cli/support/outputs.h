@@ -14,6 +14,7 @@ struct OutputElement {
   cases::TensorId output;
   DType dtype;
   reference::PreciseValue exact;  // before the store; of a cache, before quantisation
+  double magnitude = 0;           // largest |exact| of the two values that RoPE turns together
   uint16_t bits = 0;              // of a 16-bit output
   double value = 0;               // the output as a number; of an int8 cache, the code
   double scale = 1;               // of an int8 cache
@@ -29,5 +30,8 @@ void VisitOutputs(const reference::Problem& problem, int64_t token_begin, int64_
 
 /// Distance between neighbouring fp16 or bf16 numbers at `value`.
 [[nodiscard]] double UnitInLastPlace(DType dtype, double value);
+
+/// Whether the output lies in its interval of correct evaluations (reference/precise.h).
+[[nodiscard]] bool IsAccurate(const OutputElement& element);
 
 }  // namespace qkvfuse::cli

@@ -14,30 +14,29 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+Times TimesOf(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds.front()};
 }
 
 }  // namespace
 
-std::vector<double> MedianSeconds(const std::vector<std::function<void()>>& functions,
-                                  const Repetitions& repetitions) {
+std::vector<Times> MeasureTimes(const std::vector<std::function<void()>>& functions,
+                                const Repetitions& repetitions) {
   for (const auto& function : functions) function();
-  std::vector<std::vector<double>> times(functions.size());
+  std::vector<std::vector<double>> seconds(functions.size());
   const Clock::time_point start = Clock::now();
   for (int round = 0; round < repetitions.at_most; ++round) {
     if (round >= repetitions.at_least && SecondsSince(start) > repetitions.seconds) break;
     for (size_t i = 0; i < functions.size(); ++i) {
       const Clock::time_point begin = Clock::now();
       functions[i]();
-      times[i].push_back(SecondsSince(begin));
+      seconds[i].push_back(SecondsSince(begin));
     }
   }
-  std::vector<double> medians;
-  for (auto& of_one : times) medians.push_back(Median(std::move(of_one)));
-  return medians;
+  std::vector<Times> times;
+  for (auto& of_one : seconds) times.push_back(TimesOf(std::move(of_one)));
+  return times;
 }
 
 // Filling both buffers maps their pages, so that no copy pays for page faults.

@@ -12,10 +12,15 @@ struct Repetitions {
   double seconds = 0.3;  // budget, after which no further round starts
 };
 
-/// Seconds per call of each function, in the order of `functions`: one warm-up round, then
-/// A B A B ...; the median of each.
-[[nodiscard]] std::vector<double> MedianSeconds(const std::vector<std::function<void()>>& functions,
-                                                const Repetitions& repetitions = {});
+/// Seconds per call.
+struct Times {
+  double median = 0;
+  double best = 0;
+};
+
+/// Times of each function, in the order of `functions`: one warm-up round, then A B A B ...
+[[nodiscard]] std::vector<Times> MeasureTimes(const std::vector<std::function<void()>>& functions,
+                                              const Repetitions& repetitions = {});
 
 /// Copies `bytes` bytes from one buffer to another, over and over, split over `threads` threads as
 /// the library splits its work. The buffers are its own and do not overlap.

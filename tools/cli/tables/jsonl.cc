@@ -14,29 +14,30 @@ namespace {
 
 // What a row of a table asks for, by the members that only such rows have.
 Verification MakeVerification(const nlohmann::json& row) {
-  const std::string id = row.value("id", "row without an id");
   if (row.contains("fault_kind")) {
-    return {id, [] {
+    return {row.at("id"), [] {
               return Outcome::Skipped(
                   "fault cases give tensors by formulas that verify does not evaluate");
             }};
-  }
-  if (!row.contains("expect")) {
-    throw UsageError(fmt::format("{}: is neither a row with an expectation nor a fault case", id));
   }
   const bool is_numeric = row.at("expect").contains("rtol_atol");
   return is_numeric ? VerifyTableRow(UpstreamRow(row)) : VerifyCheckRow(UpstreamRow(row));
 }
 
 // A row that lacks a member is a failure of its own; the others still run.
-Verification Guarded(Verification verification) {
-  return {verification.title, [run = std::move(verification.run)] {
-            try {
-              return run();
-            } catch (const std::exception& error) {
-              return Outcome::Failed(error.what());
-            }
-          }};
+Verification MakeGuarded(const nlohmann::json& row, const std::string& place) {
+  try {
+    Verification verification = MakeVerification(row);
+    return {verification.title, [run = std::move(verification.run)] {
+              try {
+                return run();
+              } catch (const std::exception& error) {
+                return Outcome::Failed(error.what());
+              }
+            }};
+  } catch (const nlohmann::json::exception& error) {
+    return {place, [why = std::string(error.what())] { return Outcome::Failed(why); }};
+  }
 }
 
 }  // namespace
@@ -47,13 +48,11 @@ std::vector<Verification> VerificationsOfTable(const std::string& path) {
   std::vector<Verification> verifications;
   int line_number = 0;
   for (std::string line; std::getline(file, line);) {
-    ++line_number;
+    const std::string place = fmt::format("{}:{}", path, ++line_number);
     if (line.empty()) continue;
-    try {
-      verifications.push_back(Guarded(MakeVerification(nlohmann::json::parse(line))));
-    } catch (const nlohmann::json::exception& error) {
-      throw UsageError(fmt::format("{}:{}: {}", path, line_number, error.what()));
-    }
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object()) throw UsageError(fmt::format("{}: is not a JSON object", place));
+    verifications.push_back(MakeGuarded(row, place));
   }
   return verifications;
 }

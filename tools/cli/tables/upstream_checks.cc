@@ -14,8 +14,10 @@ namespace {
 constexpr DoorRules kAclnnRules{NameStyle::kCamelCase, /*device_limits=*/true,
                                 /*any_layout=*/false};
 
+// An empty array is present: its pointer is not null, as that of an empty vector may be.
 Integers IntegersView(const std::vector<int64_t>& values) {
-  return {values.data(), static_cast<int64_t>(values.size())};
+  static constexpr int64_t kNone = 0;
+  return {values.empty() ? &kNone : values.data(), static_cast<int64_t>(values.size())};
 }
 
 template <typename Arguments>
@@ -113,7 +115,7 @@ BindResult BindQnr(const UpstreamRow& row) {
   const std::string mode = row.attributes().at("cache_mode");
   arguments.qkv_size = IntegersView(size);
   arguments.head_nums = IntegersView(heads);
-  arguments.epsilon = row.attributes().at("epsilon");
+  arguments.epsilon = row.epsilon();
   arguments.cache_mode = mode.c_str();
   result.status = BindAndPlan(arguments);
   return result;

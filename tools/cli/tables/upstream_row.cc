@@ -16,6 +16,9 @@ constexpr std::pair<const char*, DType> kTypes[] = {
     {"float32", DType::kFloat32}, {"float16", DType::kFloat16}, {"bfloat16", DType::kBFloat16},
     {"int8", DType::kInt8},       {"int32", DType::kInt32},     {"int64", DType::kInt64}};
 
+// Of rows that do not give one.
+constexpr double kDefaultEpsilon = 1e-6;
+
 }  // namespace
 
 nlohmann::json UpstreamRow::RangeOf(const std::string& argument) const {
@@ -53,6 +56,8 @@ std::vector<int64_t> UpstreamRow::IntegersOf(const std::string& attribute) const
   return attributes().at(attribute);
 }
 
+double UpstreamRow::epsilon() const { return attributes().value("epsilon", kDefaultEpsilon); }
+
 Case UpstreamRow::ToCase() const {
   Case c = is_qnr() ? ToQnrCase() : ToDrqCase();
   // Rows are verified in parallel to each other.
@@ -69,7 +74,7 @@ Case UpstreamRow::ToQnrCase() const {
   c.heads = {heads.at(0), heads.at(1), heads.at(2)};
   c.head_dim = size.at(3);
   c.tokens = TokenCount(size.at(0), size.at(1));
-  c.epsilon = attributes().at("epsilon");
+  c.epsilon = epsilon();
   c.k_cache = {TypeOf("kCache"), Has("kOffset")};
   c.v_cache = {TypeOf("vCache"), Has("vOffset")};
   c.blocks = cache.at(0);

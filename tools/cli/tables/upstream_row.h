@@ -32,6 +32,7 @@ class UpstreamRow {
   [[nodiscard]] nlohmann::json OutputShapes() const;
   [[nodiscard]] std::vector<int64_t> IntegersOf(const std::string& attribute) const;
 
+  [[nodiscard]] double epsilon() const;
   /// DRQ: Nq*D, Nkv*D, Nkv*D.
   [[nodiscard]] std::vector<int64_t> SizeSplits() const;
 

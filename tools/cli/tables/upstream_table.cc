@@ -74,11 +74,7 @@ class ElementCheck {
     if (!failure_.empty()) return;
     const double exact =
         element.is_code() ? element.exact.y / element.scale + element.offset : element.exact.y;
-    const bool is_inside =
-        element.is_code() ? IsWithin(QuantisePrecise(element.exact, element.scale, element.offset),
-                                     static_cast<int8_t>(element.value))
-                          : IsWithin(element.dtype, element.exact, element.bits);
-    if (!is_inside) Fail(element, exact, "outside the interval of correct evaluations");
+    if (!IsAccurate(element)) Fail(element, exact, "outside the interval of correct evaluations");
     const auto tolerance = tolerances_.find(element.output);
     if (tolerance == tolerances_.end()) return;
     // The table compares codes with codes.
