@@ -68,4 +68,8 @@ struct DequantRopeQuantKvcacheArguments {
 [[nodiscard]] QKVFUSE_API Result<BoundCall<DequantRopeQuantKvcacheSpec>> Bind(
     const DequantRopeQuantKvcacheArguments& arguments, const DoorRules& rules) noexcept;
 
+template <>
+[[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const BoundCall<DequantRopeQuantKvcacheSpec>& call,
+                                                const PlanOptions& options) noexcept;
+
 }  // namespace qkvfuse

@@ -64,4 +64,8 @@ struct QkvRmsNormRopeCacheArguments {
 [[nodiscard]] QKVFUSE_API Result<BoundCall<QkvRmsNormRopeCacheSpec>> Bind(
     const QkvRmsNormRopeCacheArguments& arguments, const DoorRules& rules) noexcept;
 
+template <>
+[[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const BoundCall<QkvRmsNormRopeCacheSpec>& call,
+                                                const PlanOptions& options) noexcept;
+
 }  // namespace qkvfuse

@@ -167,6 +167,6 @@ struct Target {
   int64_t id = 0;  // Highway's bit
   std::string name;
 };
-[[nodiscard]] std::vector<Target> SupportedTargets();
+[[nodiscard]] const std::vector<Target>& SupportedTargets();
 
 }  // namespace qkvfuse::kernels

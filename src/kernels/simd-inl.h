@@ -61,7 +61,7 @@ HWY_INLINE V FmaSub(D d, V a, V b, V c) {
 #endif
 }
 
-// ---- widening ----
+// Widening.
 
 template <class D>
 HWY_INLINE VecOf<D> LoadBFloat16(D d, const uint16_t* from) {
@@ -81,7 +81,7 @@ HWY_INLINE VecOf<D> LoadHalf(D d, const uint16_t* from) {
 #endif
 }
 
-// ---- narrowing, to nearest even ----
+// Narrowing, to nearest even.
 
 /// fp32 bits rounded to a multiple of 2^16: the upper halves are the bfloat16 values.
 template <class D>
@@ -124,7 +124,7 @@ HWY_INLINE void StoreBFloat16(D d, VecOf<D> value, uint16_t* to) {
 #endif
 }
 
-// ---- int8 ----
+// Int8.
 
 /// Codes of z: NaN gives 0, then clamp to [-128, 127], then round half to even.
 template <class D>

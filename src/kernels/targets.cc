@@ -7,7 +7,9 @@
 
 namespace qkvfuse::kernels {
 
-std::vector<Target> SupportedTargets() {
+namespace {
+
+std::vector<Target> FindTargets() {
   std::vector<Target> targets;
   // The fallback target runs everywhere, whether Highway reports it or not.
   const int64_t supported = HWY_SUPPORTED_TARGETS | HWY_SCALAR;
@@ -19,6 +21,14 @@ std::vector<Target> SupportedTargets() {
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     targets.push_back({id, name});
   }
+  return targets;
+}
+
+}  // namespace
+
+const std::vector<Target>& SupportedTargets() {
+  // Asking the processor takes microseconds.
+  static const std::vector<Target> targets = FindTargets();
   return targets;
 }
 

@@ -58,7 +58,7 @@ struct Argument {
 [[nodiscard]] Status PackedRowStrides(const Argument& argument, int64_t head_dim,
                                       TokenStrides* strides);
 
-// ---- from a Spec to the pipeline ----
+// From a Spec to the pipeline.
 
 /// Describes the rows of a token-major tensor: its own strides, or packed ones.
 [[nodiscard]] OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads,

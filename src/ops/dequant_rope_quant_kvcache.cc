@@ -125,8 +125,8 @@ Result<Plan> MakePlan(const DequantRopeQuantKvcacheSpec& spec,
 }
 
 template <>
-QKVFUSE_API Result<Plan> MakePlan(const BoundCall<DequantRopeQuantKvcacheSpec>& call,
-                                  const PlanOptions& options) noexcept {
+Result<Plan> MakePlan(const BoundCall<DequantRopeQuantKvcacheSpec>& call,
+                      const PlanOptions& options) noexcept {
   return PlanOf(call.spec, call.names, options);
 }
 

@@ -108,8 +108,8 @@ Result<Plan> MakePlan(const QkvRmsNormRopeCacheSpec& spec, const PlanOptions& op
 }
 
 template <>
-QKVFUSE_API Result<Plan> MakePlan(const BoundCall<QkvRmsNormRopeCacheSpec>& call,
-                                  const PlanOptions& options) noexcept {
+Result<Plan> MakePlan(const BoundCall<QkvRmsNormRopeCacheSpec>& call,
+                      const PlanOptions& options) noexcept {
   return PlanOf(call.spec, call.names, options);
 }
 

@@ -64,10 +64,10 @@ Status CheckOperands(const Pipeline& pipeline) {
   return {};
 }
 
-// ---- SIMD target and path ----
+// SIMD target and path.
 
 Result<kernels::Target> ChooseTarget(const PlanOptions& options) {
-  const auto targets = kernels::SupportedTargets();
+  const std::vector<kernels::Target>& targets = kernels::SupportedTargets();
   std::string wanted = options.target;
   const char* const environment = std::getenv("QKVFUSE_TARGET");
   if (wanted.empty() && environment != nullptr) wanted = environment;
@@ -91,7 +91,7 @@ Result<Path> ChoosePath(const PlanOptions& options) {
   return Invalid("QKVFUSE_PATH: is ", wanted, ", must be auto, general or fused");
 }
 
-// ---- kernels of a head group ----
+// Kernels of a head group.
 
 SourceKind SourceOfGroup(const Pipeline& pipeline) {
   const DType x = pipeline.of(Operand::kX).dtype;

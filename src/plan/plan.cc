@@ -94,6 +94,7 @@ Plan::Traffic Plan::TrafficOf(TokenCount tokens) const noexcept {
   Traffic traffic;
   const Pipeline& pipeline = impl_->pipeline;
   const int64_t total = tokens.total();
+  if (total <= 0) return traffic;
   for (const OperandSpec& spec : pipeline.operands.items) {
     int64_t elements = 0;
     switch (spec.role) {

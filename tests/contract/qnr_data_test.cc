@@ -1,0 +1,204 @@
+// Every refusal of Check and Run for QkvRmsNormRopeCache, and what they accept all the same.
+#include <algorithm>
+#include <vector>
+
+#include "tests/contract/refusals.h"
+
+namespace qkvfuse::testing {
+namespace {
+
+constexpr char kQnrLine[] =
+    "op=qnr dtype=bf16 heads=4/2/2 head_dim=64 tokens=8 k_cache=int8+offset v_cache=int8 "
+    "layout=pa_nz block_size=32 before_quant=1";
+
+TEST(Contract, QnrData) {
+  constexpr auto kPhase = Phase::kCheck;
+  using C = Call<Qnr>;
+  static int64_t slots[8];
+  const auto with_slots = [](C& c, std::initializer_list<int64_t> values) {
+    std::copy(values.begin(), values.end(), slots);
+    c.tensors.slots = slots;
+  };
+  const auto offset = [](const void* pointer, int64_t bytes) {
+    return static_cast<const char*>(pointer) + bytes;
+  };
+  const auto output_offset = [](void* pointer, int64_t bytes) {
+    return static_cast<char*>(pointer) + bytes;
+  };
+  static std::vector<float> zero_scale(128, 1.0f);
+  zero_scale[77] = 0.0f;
+  ExpectAllRefused<Qnr>(
+      kQnrLine,
+      {
+          {"negative tokens",
+           kPhase,
+           kInvalid,
+           {"tokens"},
+           [](C& c) { c.tokens = TokenCount(-1); }},
+          {"too many tokens",
+           kPhase,
+           kInvalid,
+           {"tokens"},
+           [](C& c) { c.tokens = TokenCount(int64_t{1} << 40, int64_t{1} << 40); }},
+          {"null qkv", kPhase, kNull, {"x"}, [](C& c) { c.tensors.x = nullptr; }},
+          {"null q_gamma", kPhase, kNull, {"q_gamma"}, [](C& c) { c.tensors.q_gamma = nullptr; }},
+          {"null k_gamma", kPhase, kNull, {"k_gamma"}, [](C& c) { c.tensors.k_gamma = nullptr; }},
+          {"null cos", kPhase, kNull, {"cos"}, [](C& c) { c.tensors.cos = nullptr; }},
+          {"null sin", kPhase, kNull, {"sin"}, [](C& c) { c.tensors.sin = nullptr; }},
+          {"null index", kPhase, kNull, {"slots"}, [](C& c) { c.tensors.slots = nullptr; }},
+          {"null k_scale", kPhase, kNull, {"k_scale"}, [](C& c) { c.tensors.k_scale = nullptr; }},
+          {"null v_scale", kPhase, kNull, {"v_scale"}, [](C& c) { c.tensors.v_scale = nullptr; }},
+          {"null k_offset",
+           kPhase,
+           kNull,
+           {"k_offset"},
+           [](C& c) { c.tensors.k_offset = nullptr; }},
+          {"null q_out", kPhase, kNull, {"q_out"}, [](C& c) { c.tensors.q_out = nullptr; }},
+          {"null q_before_quant",
+           kPhase,
+           kNull,
+           {"q_before_quant"},
+           [](C& c) { c.tensors.q_before_quant = nullptr; }},
+          {"null k_out", kPhase, kNull, {"k_out"}, [](C& c) { c.tensors.k_out = nullptr; }},
+          {"null v_out", kPhase, kNull, {"v_out"}, [](C& c) { c.tensors.v_out = nullptr; }},
+          {"null k_cache", kPhase, kNull, {"k_cache"}, [](C& c) { c.tensors.k_cache = nullptr; }},
+          {"null v_cache", kPhase, kNull, {"v_cache"}, [](C& c) { c.tensors.v_cache = nullptr; }},
+          {"misaligned qkv",
+           kPhase,
+           kInvalid,
+           {"x", "multiple of the element size"},
+           [=](C& c) { c.tensors.x = offset(c.tensors.x, 1); }},
+          {"misaligned index",
+           kPhase,
+           kInvalid,
+           {"slots"},
+           [=](C& c) { c.tensors.slots = offset(c.tensors.slots, 4); }},
+          {"misaligned scale",
+           kPhase,
+           kInvalid,
+           {"v_scale"},
+           [=](C& c) { c.tensors.v_scale = offset(c.tensors.v_scale, 2); }},
+          {"misaligned q_out",
+           kPhase,
+           kInvalid,
+           {"q_out"},
+           [=](C& c) { c.tensors.q_out = output_offset(c.tensors.q_out, 1); }},
+          {"null workspace",
+           kPhase,
+           kNull,
+           {"workspace"},
+           [](C& c) { c.workspace.data = nullptr; }},
+          {"small workspace",
+           kPhase,
+           kInvalid,
+           {"workspace", "10"},
+           [](C& c) { c.workspace.bytes = 10; }},
+          {"slot too large",
+           kPhase,
+           kInvalid,
+           {"slots", "element 3", "1000000"},
+           [=](C& c) {
+             with_slots(c, {0, 1, 2, 1000000, 4, 5, 6, 7});
+           }},
+          {"slot at the capacity",
+           kPhase,
+           kInvalid,
+           {"slots", "element 7"},
+           [=](C& c) {
+             with_slots(c, {0, 1, 2, 3, 4, 5, 6, c.spec.k_cache.layout.slots()});
+           }},
+          {"slot below -1",
+           kPhase,
+           kInvalid,
+           {"slots", "-2", "strict"},
+           [=](C& c) {
+             with_slots(c, {0, 1, -2, 3, 4, 5, 6, 7});
+           }},
+          {"repeated slot",
+           kPhase,
+           kInvalid,
+           {"slots", "elements 1 and 6", "strict"},
+           [=](C& c) {
+             with_slots(c, {0, 9, 2, 3, 4, 5, 9, 7});
+           }},
+          {"zero scale",
+           kPhase,
+           kInvalid,
+           {"k_scale", "element 77", "strict"},
+           [](C& c) { c.tensors.k_scale = zero_scale.data(); }},
+          {"k_cache on v_cache",
+           kPhase,
+           kInvalid,
+           {"k_cache", "v_cache", "overlap"},
+           [](C& c) { c.tensors.v_cache = c.tensors.k_cache; }},
+          {"q_out on cos",
+           kPhase,
+           kInvalid,
+           {"q_out", "cos"},
+           [](C& c) { c.tensors.cos = c.tensors.q_out; }},
+          {"q_out on q_before_quant",
+           kPhase,
+           kInvalid,
+           {"q_out"},
+           [](C& c) { c.tensors.q_before_quant = c.tensors.q_out; }},
+          {"k_out one element into v_out",
+           kPhase,
+           kInvalid,
+           {"k_out", "v_out"},
+           [=](C& c) { c.tensors.k_out = output_offset(c.tensors.v_out, 2); }},
+          {"packed q_out on the first rows of qkv",
+           kPhase,
+           kInvalid,
+           {"q_out", "x"},
+           [](C& c) { c.tensors.q_out = const_cast<void*>(c.tensors.x); }},
+          {"q_out overlaps itself",
+           kPhase,
+           kInvalid,
+           {"q_out", "overlap"},
+           [](C& c) {
+             c.spec.q_out_strides = TokenStrides{TokenStrides::kFollows, 64, 64, 1};
+           }},
+          {"q_out at stride 0",
+           kPhase,
+           kInvalid,
+           {"q_out", "overlap"},
+           [](C& c) {
+             c.spec.q_out_strides = TokenStrides{TokenStrides::kFollows, 0, 64, 1};
+           }},
+          {"qkv extent",
+           kPhase,
+           kInvalid,
+           {"x", "2^60"},
+           [](C& c) {
+             c.spec.qkv_strides = TokenStrides{TokenStrides::kFollows, INT64_MAX / 2, 64, 1};
+           }},
+      });
+}
+
+TEST(Contract, LenientAcceptsWhatStrictRefuses) {
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  PlanOptions lenient;
+  lenient.strict = false;
+  const Result<Plan> plan = problem->MakePlan(lenient);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  Tensors tensors = problem->tensors();
+  const std::vector<int64_t> slots = {5, 5, -7, 5, -1, -1, 2, 3};
+  const std::vector<float> scale(128, 0.0f);
+  tensors.slots = slots.data();
+  tensors.k_scale = scale.data();
+  EXPECT_TRUE(plan->Run(tensors, problem->tokens()).ok());
+}
+
+TEST(Contract, ZeroTokensNeedNothing) {
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  const Result<Plan> plan = problem->MakePlan();
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->Run(Tensors{}, TokenCount(0), Workspace{}).ok());
+  EXPECT_TRUE(plan->Run(Tensors{}, TokenCount(0, 5)).ok());
+  EXPECT_EQ(plan->WorkspaceBytes(TokenCount(0)), 0u);
+}
+
+}  // namespace
+}  // namespace qkvfuse::testing

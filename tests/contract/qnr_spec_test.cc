@@ -1,0 +1,162 @@
+// Every refusal of MakePlan for QkvRmsNormRopeCache.
+#include <limits>
+
+#include "tests/contract/refusals.h"
+
+namespace qkvfuse::testing {
+namespace {
+
+constexpr char kQnrLine[] =
+    "op=qnr dtype=bf16 heads=4/2/2 head_dim=64 tokens=8 k_cache=int8+offset v_cache=int8 "
+    "layout=pa_nz block_size=32 before_quant=1";
+
+TEST(Contract, QnrSpec) {
+  constexpr auto kPhase = Phase::kMakePlan;
+  using C = Call<Qnr>;
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  const double kInf = std::numeric_limits<double>::infinity();
+  ExpectAllRefused<Qnr>(
+      kQnrLine,
+      {
+          {"dtype",
+           kPhase,
+           kInvalid,
+           {"dtype", "fp32"},
+           [](C& c) { c.spec.dtype = DType::kFloat32; }},
+          {"no q heads", kPhase, kInvalid, {"heads"}, [](C& c) { c.spec.heads.q = 0; }},
+          {"negative heads", kPhase, kInvalid, {"heads"}, [](C& c) { c.spec.heads.k = -1; }},
+          {"k is not v", kPhase, kInvalid, {"heads", "equal"}, [](C& c) { c.spec.heads.v = 1; }},
+          {"too many heads",
+           kPhase,
+           kInvalid,
+           {"heads"},
+           [](C& c) { c.spec.heads.q = int64_t{1} << 50; }},
+          {"odd head_dim",
+           kPhase,
+           kInvalid,
+           {"head_dim", "63"},
+           [](C& c) { c.spec.head_dim = 63; }},
+          {"head_dim 0", kPhase, kInvalid, {"head_dim"}, [](C& c) { c.spec.head_dim = 0; }},
+          {"head_dim 1026",
+           kPhase,
+           kInvalid,
+           {"head_dim", "1024"},
+           [](C& c) { c.spec.head_dim = 1026; }},
+          {"PA_NZ chunk",
+           kPhase,
+           kInvalid,
+           {"k_cache", "multiple of 32"},
+           [](C& c) { c.spec.head_dim = 48; }},
+          {"epsilon below 0", kPhase, kInvalid, {"epsilon"}, [](C& c) { c.spec.epsilon = -1e-6; }},
+          {"epsilon NaN", kPhase, kInvalid, {"epsilon"}, [=](C& c) { c.spec.epsilon = kNan; }},
+          {"epsilon infinite", kPhase, kInvalid, {"epsilon"}, [=](C& c) { c.spec.epsilon = kInf; }},
+          {"epsilon 0 as float",
+           kPhase,
+           kInvalid,
+           {"epsilon"},
+           [](C& c) { c.spec.epsilon = 1e-50; }},
+          {"epsilon infinite as float",
+           kPhase,
+           kInvalid,
+           {"epsilon"},
+           [](C& c) { c.spec.epsilon = 1e50; }},
+          {"k_cache type",
+           kPhase,
+           kInvalid,
+           {"k_cache", "fp16"},
+           [](C& c) { c.spec.k_cache.dtype = DType::kFloat16; }},
+          {"v_cache type",
+           kPhase,
+           kInvalid,
+           {"v_cache", "int32"},
+           [](C& c) { c.spec.v_cache.dtype = DType::kInt32; }},
+          {"offset without int8",
+           kPhase,
+           kInvalid,
+           {"v_offset"},
+           [](C& c) {
+             c.spec.v_cache.dtype = c.spec.dtype;
+             c.spec.v_cache.has_offset = true;
+           }},
+          {"no blocks",
+           kPhase,
+           kInvalid,
+           {"k_cache", "blocks"},
+           [](C& c) { c.spec.k_cache.layout.blocks = 0; }},
+          {"no rows",
+           kPhase,
+           kInvalid,
+           {"v_cache", "block_size"},
+           [](C& c) { c.spec.v_cache.layout.block_size = 0; }},
+          {"other blocks",
+           kPhase,
+           kInvalid,
+           {"v_cache", "k_cache"},
+           [](C& c) { c.spec.v_cache.layout.blocks += 1; }},
+          {"slots beyond 2^63",
+           kPhase,
+           kInvalid,
+           {"k_cache", "2^63"},
+           [](C& c) { c.spec.k_cache.layout.blocks = int64_t{1} << 60; }},
+          {"extent",
+           kPhase,
+           kInvalid,
+           {"k_cache", "2^60"},
+           [](C& c) { c.spec.k_cache.layout.block_stride = int64_t{1} << 61; }},
+          {"cache overlaps itself",
+           kPhase,
+           kInvalid,
+           {"v_cache", "overlap"},
+           [](C& c) { c.spec.v_cache.layout.row_stride = 16; }},
+          {"cache rows at stride 0",
+           kPhase,
+           kInvalid,
+           {"k_cache", "overlap"},
+           [](C& c) { c.spec.k_cache.layout.row_stride = 0; }},
+          {"row chunk",
+           kPhase,
+           kInvalid,
+           {"k_cache", "row chunk"},
+           [](C& c) { c.spec.k_cache.layout.row_chunk = 7; }},
+          {"slot type",
+           kPhase,
+           kInvalid,
+           {"slots", "int8"},
+           [](C& c) { c.spec.slots.dtype = DType::kInt8; }},
+          {"short scale",
+           kPhase,
+           kInvalid,
+           {"k_scale", "128"},
+           [](C& c) {
+             c.spec.k_cache.scale_shape = StridedShape::Contiguous({2, 32});
+           }},
+          {"negative size",
+           kPhase,
+           kInvalid,
+           {"v_scale", "-2"},
+           [](C& c) {
+             c.spec.v_cache.scale_shape = StridedShape::Contiguous({-2, -64});
+           }},
+          {"short gamma",
+           kPhase,
+           kInvalid,
+           {"q_gamma", "64"},
+           [](C& c) { c.spec.q_gamma_shape = StridedShape::Contiguous({63}); }},
+          {"target",
+           kPhase,
+           kInvalid,
+           {"target", "mmx", "scalar"},
+           [](C& c) { c.options.target = "mmx"; }},
+          {"no fused kernel",
+           kPhase,
+           kInvalid,
+           {"path", "q_out has channel stride 2"},
+           [](C& c) {
+             c.options.path = Path::kFused;
+             c.spec.q_out_strides = TokenStrides{TokenStrides::kFollows, 512, 128, 2};
+           }},
+      });
+}
+
+}  // namespace
+}  // namespace qkvfuse::testing
