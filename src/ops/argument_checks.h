@@ -58,22 +58,4 @@ struct Argument {
 [[nodiscard]] Status PackedRowStrides(const Argument& argument, int64_t head_dim,
                                       TokenStrides* strides);
 
-// From a Spec to the pipeline.
-
-/// Describes the rows of a token-major tensor: its own strides, or packed ones.
-[[nodiscard]] OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads,
-                                      int64_t head_dim, const std::optional<TokenStrides>& strides);
-[[nodiscard]] OperandSpec ParameterOperand(const char* name, DType dtype, int64_t count,
-                                           const StridedShape& shape);
-/// Adds a cache with its scale and offset to a group.
-struct CacheNames {
-  const char* cache;
-  const char* scale;
-  const char* offset;
-};
-[[nodiscard]] Status AddCache(const CacheSpec& spec, const CacheNames& names, size_t group,
-                              Pipeline* pipeline);
-[[nodiscard]] Status AddSlots(const SlotSpec& spec, const char* name, Pipeline* pipeline);
-void AddDense(Operand operand, const OperandSpec& spec, size_t group, Pipeline* pipeline);
-
 }  // namespace qkvfuse

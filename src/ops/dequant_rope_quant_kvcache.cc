@@ -1,12 +1,9 @@
 // DequantRopeQuantKvcache: the pipeline that its Spec makes.
 #include "qkvfuse/dequant_rope_quant_kvcache.hpp"
 
-#include <new>
-
-#include "base/fp_environment.h"
 #include "base/message.h"
 #include "ops/dequant_rope_quant_kvcache_names.h"
-#include "plan/plan_impl.h"
+#include "ops/pipeline_builder.h"
 
 namespace qkvfuse {
 namespace {
@@ -69,24 +66,13 @@ void AddInputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
 }
 
 void AddGroupsAndOutputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
+  SetHeads(spec.heads, pipeline);
   auto& [q, k, v] = pipeline->groups;
-  q.heads = spec.heads.q;
-  k.heads = spec.heads.k;
-  v.heads = spec.heads.v;
-  k.first_head = q.heads;
-  v.first_head = q.heads + k.heads;
   q.has_rope = k.has_rope = true;
-  const auto add = [&](Operand operand, const ArgumentName& name, size_t group,
-                       const std::optional<TokenStrides>& strides) {
-    AddDense(operand,
-             RowsOperand(name.In(style), spec.dtype, pipeline->groups[group].heads, spec.head_dim,
-                         strides),
-             group, pipeline);
-  };
-  add(Operand::kQOut, kQOut, 0, spec.q_out_strides);
+  AddDense(Operand::kQOut, kQOut.In(style), 0, spec.q_out_strides, pipeline);
   if (!spec.kv_output) return;
-  add(Operand::kKOut, kKOut, 1, spec.k_out_strides);
-  add(Operand::kVOut, kVOut, 2, spec.v_out_strides);
+  AddDense(Operand::kKOut, kKOut.In(style), 1, spec.k_out_strides, pipeline);
+  AddDense(Operand::kVOut, kVOut.In(style), 2, spec.v_out_strides, pipeline);
 }
 
 Result<Pipeline> MakePipeline(const Spec& spec, NameStyle style) {
@@ -100,34 +86,24 @@ Result<Pipeline> MakePipeline(const Spec& spec, NameStyle style) {
   AddGroupsAndOutputs(spec, style, &pipeline);
   status = AddSlots(spec.slots, kIndices.In(style), &pipeline);
   if (!status.ok()) return status;
-  const CacheNames k{kKCache.In(style), kScaleK.In(style), kOffsetK.In(style)};
-  const CacheNames v{kVCache.In(style), kScaleV.In(style), kOffsetV.In(style)};
-  status = AddCache(spec.k_cache, k, 1, &pipeline);
-  if (status.ok()) status = AddCache(spec.v_cache, v, 2, &pipeline);
+  status = AddCaches({spec.k_cache, kKCache.In(style), kScaleK.In(style), kOffsetK.In(style)},
+                     {spec.v_cache, kVCache.In(style), kScaleV.In(style), kOffsetV.In(style)},
+                     &pipeline);
   if (!status.ok()) return status;
   return pipeline;
-}
-
-Result<Plan> PlanOf(const Spec& spec, NameStyle style, const PlanOptions& options) noexcept try {
-  const ScopedFpEnvironment environment;  // float(epsilon) is arithmetic too
-  const Result<Pipeline> pipeline = MakePipeline(spec, style);
-  if (!pipeline.ok()) return pipeline.status();
-  return internal::BuildPlan(*pipeline, options);
-} catch (const std::bad_alloc&) {
-  return Status(StatusCode::kOutOfMemory, {});
 }
 
 }  // namespace
 
 Result<Plan> MakePlan(const DequantRopeQuantKvcacheSpec& spec,
                       const PlanOptions& options) noexcept {
-  return PlanOf(spec, NameStyle::kMember, options);
+  return PlanFrom(spec, NameStyle::kMember, options, &MakePipeline);
 }
 
 template <>
 Result<Plan> MakePlan(const BoundCall<DequantRopeQuantKvcacheSpec>& call,
                       const PlanOptions& options) noexcept {
-  return PlanOf(call.spec, call.names, options);
+  return PlanFrom(call.spec, call.names, options, &MakePipeline);
 }
 
 }  // namespace qkvfuse

@@ -1,12 +1,9 @@
 // QkvRmsNormRopeCache: the pipeline that its Spec makes.
 #include "qkvfuse/qkv_rms_norm_rope_cache.hpp"
 
-#include <new>
-
-#include "base/fp_environment.h"
 #include "base/message.h"
+#include "ops/pipeline_builder.h"
 #include "ops/qkv_rms_norm_rope_cache_names.h"
-#include "plan/plan_impl.h"
 
 namespace qkvfuse {
 namespace {
@@ -43,30 +40,19 @@ void AddInputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
 }
 
 void AddGroups(const Spec& spec, Pipeline* pipeline) {
+  SetHeads(spec.heads, pipeline);
   auto& [q, k, v] = pipeline->groups;
-  q.heads = spec.heads.q;
-  k.heads = spec.heads.k;
-  v.heads = spec.heads.v;
-  k.first_head = q.heads;
-  v.first_head = q.heads + k.heads;
   for (HeadGroup* const group : {&q, &k}) group->has_norm = group->has_rope = true;
   q.gamma = Operand::kQGamma;
   k.gamma = Operand::kKGamma;
 }
 
 void AddOutputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
-  const auto add = [&](Operand operand, const ArgumentName& name, size_t group,
-                       const std::optional<TokenStrides>& strides) {
-    AddDense(operand,
-             RowsOperand(name.In(style), spec.dtype, pipeline->groups[group].heads, spec.head_dim,
-                         strides),
-             group, pipeline);
-  };
-  add(Operand::kQOut, kQOut, 0, spec.q_out_strides);
+  AddDense(Operand::kQOut, kQOut.In(style), 0, spec.q_out_strides, pipeline);
   if (!spec.before_quant) return;
-  add(Operand::kQBeforeQuant, kQBefore, 0, spec.q_before_quant_strides);
-  add(Operand::kKOut, kKBefore, 1, spec.k_out_strides);
-  add(Operand::kVOut, kVBefore, 2, spec.v_out_strides);
+  AddDense(Operand::kQBeforeQuant, kQBefore.In(style), 0, spec.q_before_quant_strides, pipeline);
+  AddDense(Operand::kKOut, kKBefore.In(style), 1, spec.k_out_strides, pipeline);
+  AddDense(Operand::kVOut, kVBefore.In(style), 2, spec.v_out_strides, pipeline);
 }
 
 Result<Pipeline> MakePipeline(const Spec& spec, NameStyle style) {
@@ -84,33 +70,23 @@ Result<Pipeline> MakePipeline(const Spec& spec, NameStyle style) {
   AddOutputs(spec, style, &pipeline);
   status = AddSlots(spec.slots, kIndex.In(style), &pipeline);
   if (!status.ok()) return status;
-  const CacheNames k{kKCache.In(style), kKScale.In(style), kKOffset.In(style)};
-  const CacheNames v{kVCache.In(style), kVScale.In(style), kVOffset.In(style)};
-  status = AddCache(spec.k_cache, k, 1, &pipeline);
-  if (status.ok()) status = AddCache(spec.v_cache, v, 2, &pipeline);
+  status = AddCaches({spec.k_cache, kKCache.In(style), kKScale.In(style), kKOffset.In(style)},
+                     {spec.v_cache, kVCache.In(style), kVScale.In(style), kVOffset.In(style)},
+                     &pipeline);
   if (!status.ok()) return status;
   return pipeline;
-}
-
-Result<Plan> PlanOf(const Spec& spec, NameStyle style, const PlanOptions& options) noexcept try {
-  const ScopedFpEnvironment environment;  // float(epsilon) is arithmetic too
-  const Result<Pipeline> pipeline = MakePipeline(spec, style);
-  if (!pipeline.ok()) return pipeline.status();
-  return internal::BuildPlan(*pipeline, options);
-} catch (const std::bad_alloc&) {
-  return Status(StatusCode::kOutOfMemory, {});
 }
 
 }  // namespace
 
 Result<Plan> MakePlan(const QkvRmsNormRopeCacheSpec& spec, const PlanOptions& options) noexcept {
-  return PlanOf(spec, NameStyle::kMember, options);
+  return PlanFrom(spec, NameStyle::kMember, options, &MakePipeline);
 }
 
 template <>
 Result<Plan> MakePlan(const BoundCall<QkvRmsNormRopeCacheSpec>& call,
                       const PlanOptions& options) noexcept {
-  return PlanOf(call.spec, call.names, options);
+  return PlanFrom(call.spec, call.names, options, &MakePipeline);
 }
 
 }  // namespace qkvfuse
