@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "capi/acl_objects.h"
 #include "capi/executor.h"
@@ -47,17 +48,20 @@ struct PhaseOneResults {
 [[nodiscard]] int RunPhaseTwo(const OperatorName& name, void* workspace, uint64_t workspace_size,
                               const aclOpExecutor* handle) noexcept;
 
-/// The views of the tensors that are there; `arguments` points into `views`.
+/// The views of the tensors that are there; `arguments` points into `views`. Returns the first
+/// refusal of one, and goes on: an argument that is null comes before it.
 template <typename Arguments>
 [[nodiscard]] Status MakeViews(const ArgumentTable<Arguments>& table,
                                const ArgumentTensors& tensors,
                                std::array<TensorView, kParameters>& views, Arguments& arguments) {
+  Status first;
   for (size_t i = 0; i < kParameters; ++i) {
     if (tensors[i] == nullptr) continue;
-    if (Status status = ViewOf(table[i].name, *tensors[i], &views[i]); !status.ok()) return status;
+    Status status = ViewOf(table[i].name, *tensors[i], &views[i]);
+    if (first.ok()) first = std::move(status);
     arguments.*table[i].view = &views[i];
   }
-  return {};
+  return first;
 }
 
 template <typename Arguments>
@@ -75,10 +79,10 @@ template <typename Arguments>
                               const ArgumentTensors& tensors, Arguments arguments,
                               const PhaseOneResults& results) {
   std::array<TensorView, kParameters> views;
-  if (Status status = MakeViews(table, tensors, views, arguments); !status.ok()) {
-    return ReportStatus(status);
-  }
+  const Status viewed = MakeViews(table, tensors, views, arguments);
   const auto call = Bind(arguments, {NameStyle::kCamelCase, /*device_limits=*/true});
+  const bool has_null = !call.ok() && call.status().code() == StatusCode::kNullArgument;
+  if (!viewed.ok() && !has_null) return ReportStatus(viewed);
   if (!call.ok()) return ReportStatus(call.status());
   auto plan = MakePlan(*call, OptionsFromEnvironment());
   if (!plan.ok()) return ReportStatus(plan.status());

@@ -59,6 +59,8 @@ std::vector<Refusal> NullRows() {
   for (const char* name : {"qkvSize", "headNums"}) {
     rows.push_back({std::string("Null_") + name, kNull, name, WithIntegers(name, std::nullopt)});
   }
+  rows.push_back({"NullBesideUnknownType", kNull, "vCache",
+                  All({Absent("vCache"), Typed("qkv", ACL_DOUBLE)})});
   return rows;
 }
 
