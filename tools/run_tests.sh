@@ -7,11 +7,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset="$1"
 shift
 
+results="build/$preset/tests.xml"
+rm -f "$results" # a build that fails must not leave the counts of an earlier run
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 
-results="build/$preset/tests.xml"
-rm -f "$results"
 status=0
 ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$PWD/$results" "$@" || status=$?
 python3 tools/count_tests.py "$results" || status=1

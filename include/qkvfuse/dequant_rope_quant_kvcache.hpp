@@ -31,9 +31,9 @@ struct DequantRopeQuantKvcacheSpec {
   std::optional<TokenStrides> q_out_strides;
   std::optional<TokenStrides> k_out_strides;
   std::optional<TokenStrides> v_out_strides;
-  StridedShape weight_scale_shape;  // at least (Nq+Nk+Nv)*head_dim elements
-  StridedShape token_scale_shape;   // at least as many elements as tokens
-  StridedShape bias_shape;          // at least (Nq+Nk+Nv)*head_dim elements
+  StridedShape weight_scale_shape{};  // at least (Nq+Nk+Nv)*head_dim elements
+  StridedShape token_scale_shape{};   // at least as many elements as tokens
+  StridedShape bias_shape{};          // at least (Nq+Nk+Nv)*head_dim elements
 };
 
 [[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const DequantRopeQuantKvcacheSpec& spec,

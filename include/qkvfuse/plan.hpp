@@ -49,7 +49,7 @@ struct Workspace {
 
 enum class Path {
   kAuto,     // fused kernels where one exists for the head group, else the general path
-  kGeneral,  // the general path everywhere
+  kGeneral,  // the general path everywhere; 16-bit heads that are only copied are copied
   kFused,    // refuse when a head group has no fused kernel
 };
 
@@ -66,7 +66,7 @@ struct PlanOptions {
 struct RunOptions {
   /// 0: as many as SetParallelFor's hook or OpenMP offers, one where the work is small.
   int threads = 0;
-  /// Split the work over `threads` even where it is too small to gain from it.
+  /// Split the work into `threads` parts (if not 0) even where it is too small to gain from it.
   bool force_split = false;
 };
 
@@ -76,7 +76,8 @@ class PlanImpl;
 
 class QKVFUSE_API Plan {
  public:
-  /// Bytes that Check and Run need for this many tokens.
+  /// Bytes that Check and Run need for this many tokens; 0 for none, and for a number that Check
+  /// refuses.
   [[nodiscard]] size_t WorkspaceBytes(TokenCount tokens) const noexcept;
 
   /// Looks at sizes, pointers, overlap, slots and scales, and prepares the workspace for RunRange.
@@ -88,8 +89,8 @@ class QKVFUSE_API Plan {
   Status CheckExtents(TokenCount tokens) const noexcept;
 
   /// Computes tokens [token_begin, token_end), counted over the whole batch. Needs a Check with the
-  /// same tensors, tokens and workspace that returned ok. Different ranges may run at the same
-  /// time; any split gives the same bytes. Allocates nothing.
+  /// same tensors, tokens and workspace that returned ok. A range beyond the tokens is cut off.
+  /// Different ranges may run at the same time; any split gives the same bytes. Allocates nothing.
   void RunRange(const Tensors& tensors, TokenCount tokens, int64_t token_begin, int64_t token_end,
                 Workspace workspace) const noexcept;
 
@@ -102,7 +103,8 @@ class QKVFUSE_API Plan {
              const RunOptions& options = {}) const noexcept;
 
   /// For people: SIMD target, kernels, layouts, bytes, work split and why each was chosen.
-  [[nodiscard]] std::string Describe(TokenCount tokens) const;
+  /// Empty when there is no memory for it.
+  [[nodiscard]] std::string Describe(TokenCount tokens) const noexcept;
 
   /// Bytes that a call must move, each input read once and each output written once.
   struct Traffic {

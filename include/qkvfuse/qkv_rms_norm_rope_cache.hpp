@@ -27,8 +27,8 @@ struct QkvRmsNormRopeCacheSpec {
   std::optional<TokenStrides> q_before_quant_strides;
   std::optional<TokenStrides> k_out_strides;
   std::optional<TokenStrides> v_out_strides;
-  StridedShape q_gamma_shape;  // head_dim elements
-  StridedShape k_gamma_shape;
+  StridedShape q_gamma_shape{};  // head_dim elements
+  StridedShape k_gamma_shape{};
 };
 
 [[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const QkvRmsNormRopeCacheSpec& spec,

@@ -18,7 +18,7 @@ namespace qkvfuse {
 
 /// SIMD targets that this build has and this processor can run, best first: avx3, avx2, neon, sve,
 /// scalar, ...
-[[nodiscard]] QKVFUSE_API std::vector<std::string> AvailableTargets();
+[[nodiscard]] QKVFUSE_API std::vector<std::string> AvailableTargets() noexcept;
 
 /// Splits work over the caller's own threads: calls body(context, i) once for each i in [0, items),
 /// in any order and on any threads, and returns when all have returned.
@@ -30,7 +30,7 @@ using ParallelFor = void (*)(void* user, int64_t items, ParallelForBody body, vo
 QKVFUSE_API void SetParallelFor(ParallelFor hook, void* user, int max_threads) noexcept;
 
 /// Receives one line at a time (no newline). Null: no log, the default unless QKVFUSE_VERBOSE is
-/// set to a list of plan, run.
+/// set to a list of plan, run. Call it while no MakePlan or Run is in progress.
 using LogSink = void (*)(void* user, const char* line);
 QKVFUSE_API void SetLogSink(LogSink sink, void* user) noexcept;
 

@@ -23,8 +23,8 @@ struct CacheSpec {
   DType dtype = DType::kInt8;
   CacheLayout layout;
   bool has_offset = false;
-  StridedShape scale_shape;  // heads*head_dim elements in row-major order
-  StridedShape offset_shape;
+  StridedShape scale_shape{};  // heads*head_dim elements in row-major order
+  StridedShape offset_shape{};
 };
 
 enum class SlotMode {

@@ -13,7 +13,7 @@ enum class StatusCode {
   kOk = 0,
   kNullArgument,     // a required argument is null
   kInvalidArgument,  // a type, shape, value or combination that is not allowed
-  kOutOfMemory,      // the library could not allocate (MakePlan, Describe, owning overload of Run)
+  kOutOfMemory,      // the library could not allocate
 };
 
 class [[nodiscard]] Status {

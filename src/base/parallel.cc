@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 
@@ -70,7 +71,11 @@ void RunParallel(int threads, int64_t items, ParallelForBody body, void* context
     }
 #ifdef _OPENMP
     if (!IsSerial()) {
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
+      // libgomp ends the process when it cannot create a thread; more parts than threads are fine.
+      constexpr int kAlwaysFine = 64;
+      const int team =
+          std::min({threads, omp_get_thread_limit(), std::max(omp_get_num_procs(), kAlwaysFine)});
+#pragma omp parallel for schedule(static, 1) num_threads(team)
       for (int64_t item = 0; item < items; ++item) body(context, item);
       return;
     }

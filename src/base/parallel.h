@@ -7,9 +7,9 @@
 
 namespace qkvfuse {
 
-/// Threads that a Run may use: `requested`, or when that is 0 QKVFUSE_NUM_THREADS, the hook's
-/// number or OpenMP's. One inside an OpenMP parallel region and in the child of a fork (its pool is
-/// gone).
+/// Threads that a Run may use: `requested`, or when that is 0 the hook's number; without a hook
+/// QKVFUSE_NUM_THREADS or OpenMP's, and one inside an OpenMP parallel region and in the child of a
+/// fork (its pool is gone).
 [[nodiscard]] int UsableThreads(int requested) noexcept;
 
 /// Calls body(context, i) for i in [0, items), on up to `threads` threads.

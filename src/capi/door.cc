@@ -11,9 +11,11 @@ int ClearResults(const PhaseOneResults& results) noexcept {
   if (results.workspace_size != nullptr) *results.workspace_size = 0;
   if (results.executor != nullptr) *results.executor = nullptr;
   if (results.workspace_size == nullptr) {
-    return Fail(ACLNN_ERR_PARAM_NULLPTR, "workspaceSize: is null");
+    return Fail(ACLNN_ERR_PARAM_NULLPTR, "workspaceSize: is null, must point to a uint64_t");
   }
-  if (results.executor == nullptr) return Fail(ACLNN_ERR_PARAM_NULLPTR, "executor: is null");
+  if (results.executor == nullptr) {
+    return Fail(ACLNN_ERR_PARAM_NULLPTR, "executor: is null, must point to a handle");
+  }
   return ACLNN_SUCCESS;
 }
 
@@ -49,7 +51,9 @@ Integers IntegersOf(const aclIntArray* array) noexcept {
 int RunPhaseTwo(const OperatorName& name, void* workspace, uint64_t workspace_size,
                 const aclOpExecutor* handle) noexcept {
   return Guarded(ACLNN_ERR_INNER, [&]() -> int {
-    if (handle == nullptr) return Fail(ACLNN_ERR_PARAM_NULLPTR, "executor: is null");
+    if (handle == nullptr) {
+      return Fail(ACLNN_ERR_PARAM_NULLPTR, "executor: is null, must be one of phase 1");
+    }
     const std::shared_ptr<Executor> executor = ClaimExecutor(handle);
     if (executor == nullptr) {
       return Fail(ACLNN_ERR_PARAM_NULLPTR,

@@ -1,5 +1,4 @@
-// Copies 16-bit heads bit for bit, signalling NaN included, and picks among the files of fused
-// kernels.
+// Copies 16-bit heads bit for bit, signalling NaN included.
 #include "kernels/copy.h"
 
 #include <algorithm>
@@ -48,25 +47,5 @@ void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64
 }
 
 GroupKernel SelectCopy() { return &CopyGroup; }
-
-SelectedKernels SelectFused(int64_t target, const KernelKey& key) {
-  if (!key.unit_strides || key.head_dim % kPieceChannels != 0) return {};
-  switch (key.source) {
-    case SourceKind::kHalf:
-      if (key.store != DType::kFloat16 || key.table != DType::kFloat16) return {};
-      return SelectFusedHalf(target, key);
-    case SourceKind::kBFloat16:
-      if (key.store != DType::kBFloat16 || key.table != DType::kBFloat16) return {};
-      return SelectFusedBFloat16(target, key);
-    case SourceKind::kInt32:
-    case SourceKind::kInt32IntBias:
-    case SourceKind::kInt32FloatBias:
-      if (key.store != key.table) return {};
-      return SelectFusedInt32(target, key);
-    case SourceKind::kFloat:
-      return {};
-  }
-  return {};
-}
 
 }  // namespace qkvfuse::kernels

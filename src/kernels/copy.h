@@ -15,7 +15,7 @@ namespace qkvfuse::kernels {
 
 /// Floats of a head's tile in the general path: whole groups of sixteen accumulators, and room for
 /// a vector that begins at the last channel.
-[[nodiscard]] constexpr int64_t RoundUpToTile(int64_t head_dim) noexcept {
+[[nodiscard]] constexpr int64_t PaddedTileFloats(int64_t head_dim) noexcept {
   return (head_dim + 15) / 16 * 16 + 16;
 }
 

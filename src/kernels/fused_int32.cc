@@ -18,7 +18,7 @@ SelectedKernels SelectForBias(const KernelKey& key) {
 
 SelectedKernels SelectInt32(const KernelKey& key) {
   switch (key.source) {
-    case SourceKind::kInt32:
+    case SourceKind::kInt32NoBias:
       return SelectForBias<BiasKind::kNone>(key);
     case SourceKind::kInt32IntBias:
       return SelectForBias<BiasKind::kInt32>(key);

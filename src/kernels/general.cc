@@ -68,7 +68,7 @@ void GeneralHeads(const GroupTask& task, int64_t token, int64_t row, int64_t fir
   HWY_ALIGN float tiles[kTileFloats];
   HWY_ALIGN float factors[kTileFloats / 32];
   const FillFunction fill = FillOf(task.source_kind);
-  const int64_t padded = RoundUpToTile(task.head_dim);
+  const int64_t padded = PaddedTileFloats(task.head_dim);
   for (int64_t i = 0; i < heads; ++i) {
     float* const tile = tiles + i * padded;
     fill(task.source, token, first + i, task.head_dim, tile);
@@ -90,7 +90,7 @@ void GeneralHeads(const GroupTask& task, int64_t token, int64_t row, int64_t fir
 
 void GeneralGroup(const GroupTask& task, const Tile& tile) {
   const int64_t batch =
-      HWY_MIN(kTileFloats / RoundUpToTile(task.head_dim), kTileFloats / 32 - kTilePadding);
+      HWY_MIN(kTileFloats / PaddedTileFloats(task.head_dim), kTileFloats / 32 - kTilePadding);
   const int64_t stride = CoefficientStride(task.head_dim);
   for (int64_t i = 0; i < tile.tokens; ++i) {
     const int64_t row = tile.cache_rows[i];

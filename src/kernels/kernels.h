@@ -27,7 +27,7 @@ enum class SourceKind : uint8_t {
   kFloat,
   kHalf,
   kBFloat16,
-  kInt32,           // times weight scale and token scale
+  kInt32NoBias,     // times weight scale and token scale
   kInt32IntBias,    // int32 bias added before the scales
   kInt32FloatBias,  // fp32 bias added after the scales
 };
@@ -133,7 +133,6 @@ struct KernelKey {
   DType store = DType::kFloat16;
   DType table = DType::kFloat16;
   int64_t head_dim = 0;
-  bool unit_strides = true;  // of every tensor's channels, and chunks of kPieceChannels at least
 };
 
 /// A head group's kernels. The coefficient kernel writes the lane order that the group kernel

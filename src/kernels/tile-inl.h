@@ -75,7 +75,7 @@ inline FillFunction FillOf(SourceKind kind) {
       return &FillHead<HalfSource>;
     case SourceKind::kBFloat16:
       return &FillHead<BFloat16Source>;
-    case SourceKind::kInt32:
+    case SourceKind::kInt32NoBias:
       return &FillHead<Int32Source<BiasKind::kNone>>;
     case SourceKind::kInt32IntBias:
       return &FillHead<Int32Source<BiasKind::kInt32>>;
@@ -182,11 +182,13 @@ HWY_INLINE void DrainRun(const Convert& convert, const Run& run, const Destinati
   }
   int64_t within = run.first % to.channel_chunk;
   row += run.first / to.channel_chunk * to.channel_chunk_stride;
-  for (int64_t i = 0; i < run.count; row += to.channel_chunk_stride) {
+  for (int64_t i = 0;;) {
     const int64_t end = HWY_MIN(run.count, i + to.channel_chunk - within);
     DrainSegment(convert, run.values, i, end, {row + within * stride, stride});
+    if (end == run.count) return;
     i = end;
     within = 0;
+    row += to.channel_chunk_stride;
   }
 }
 

@@ -1,7 +1,5 @@
 #include "ops/argument_checks.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -32,7 +30,7 @@ std::string DimsText(std::initializer_list<int64_t> dims) {
 
 std::string ShapeText(const StridedShape& shape) {
   const auto begin = shape.dims.begin();
-  const std::vector<int64_t> dims(begin, begin + shape.rank);
+  const std::vector<int64_t> dims(begin, begin + std::clamp(shape.rank, 0, kMaxRank));
   return Concat("[", Join(dims, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
 }
 
@@ -44,6 +42,16 @@ Status CheckPresent(const Argument& argument) {
 Status CheckPresent(const Integers& integers, const char* name) {
   if (integers.data != nullptr) return {};
   return Null(name, ": is null, must be an array of integers");
+}
+
+Status CheckRanks(std::initializer_list<Argument> arguments) {
+  for (const Argument& argument : arguments) {
+    if (argument.view == nullptr) continue;
+    const int rank = argument.view->shape.rank;
+    if (rank >= 0 && rank <= kMaxRank) continue;
+    return Invalid(argument.name, ": has ", rank, " dimensions, must have from 0 to ", kMaxRank);
+  }
+  return {};
 }
 
 Status CheckDType(const Argument& argument, std::initializer_list<DType> allowed) {
@@ -98,7 +106,15 @@ Status CheckIntegers(const Integers& integers, const char* name, int64_t count) 
   return {};
 }
 
-bool EqualsIgnoringCase(const char* a, const char* b) noexcept { return strcasecmp(a, b) == 0; }
+bool EqualsIgnoringCase(const char* a, const char* b) noexcept {
+  // Of ASCII letters only: strcasecmp follows the program's locale.
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  while (*a != '\0' && lower(*a) == lower(*b)) {
+    ++a;
+    ++b;
+  }
+  return lower(*a) == lower(*b);
+}
 
 Status CheckWord(const char* value, const char* name, std::initializer_list<const char*> words,
                  bool case_sensitive) {
@@ -117,18 +133,20 @@ Status CheckEpsilon(double epsilon) {
   return Invalid("epsilon: is ", epsilon, ", must be 0 or a positive finite float");
 }
 
-Status CheckHeads(const HeadCounts& heads, int64_t head_dim) {
+Status CheckHeads(const HeadCounts& heads, const char* heads_name, int64_t head_dim,
+                  const char* head_dim_name) {
   if (heads.q < 1 || heads.k < 1 || heads.v < 1 || heads.k != heads.v) {
-    return Invalid("heads: are ", heads.q, " q, ", heads.k, " k and ", heads.v,
-                   " v, each must be at least 1 and k equal to v");
+    return Invalid(heads_name, ": are ", heads.q, " q, ", heads.k, " k and ", heads.v,
+                   " v heads, each must be at least 1 and k equal to v");
   }
   if (head_dim < 2 || head_dim > kernels::kMaxHeadDim || head_dim % 2 != 0) {
-    return Invalid("head_dim: is ", head_dim, ", must be an even number from 2 to ",
+    return Invalid(head_dim_name, ": head_dim is ", head_dim, ", must be an even number from 2 to ",
                    kernels::kMaxHeadDim);
   }
-  constexpr int64_t kMaxHeads = int64_t{1} << 40;
+  constexpr int64_t kMaxHeads = 1 << 16;
   if (heads.q > kMaxHeads || heads.k > kMaxHeads) {
-    return Invalid("heads: are ", heads.q, " q and ", heads.k, " k, must be at most 2^40");
+    return Invalid(heads_name, ": are ", heads.q, " q and ", heads.k, " k heads, must be at most ",
+                   kMaxHeads);
   }
   return {};
 }

@@ -27,6 +27,8 @@ struct Argument {
 };
 
 [[nodiscard]] Status CheckPresent(const Argument& argument);
+/// Every argument that is there has from 0 to kMaxRank dimensions.
+[[nodiscard]] Status CheckRanks(std::initializer_list<Argument> arguments);
 [[nodiscard]] Status CheckPresent(const Integers& integers, const char* name);
 
 /// The dtype is one of those allowed.
@@ -49,7 +51,9 @@ struct Argument {
 [[nodiscard]] bool EqualsIgnoringCase(const char* a, const char* b) noexcept;
 
 [[nodiscard]] Status CheckEpsilon(double epsilon);
-[[nodiscard]] Status CheckHeads(const HeadCounts& heads, int64_t head_dim);
+/// Numbers of heads and head_dim; the names are those of the arguments that say them.
+[[nodiscard]] Status CheckHeads(const HeadCounts& heads, const char* heads_name, int64_t head_dim,
+                                const char* head_dim_name);
 
 /// "[2, 128]"
 [[nodiscard]] std::string ShapeText(const StridedShape& shape);

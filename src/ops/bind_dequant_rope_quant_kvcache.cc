@@ -42,6 +42,12 @@ class Binder {
   }
 
   Status CheckRequired() {
+    Status ranks = CheckRanks(
+        {Of(a_.x, kX), Of(a_.cos, kCos), Of(a_.sin, kSin), Of(a_.k_cache, kKCache),
+         Of(a_.v_cache, kVCache), Of(a_.indices, kIndices), Of(a_.scale_k, kScaleK),
+         Of(a_.scale_v, kScaleV), Of(a_.offset_k, kOffsetK), Of(a_.offset_v, kOffsetV),
+         Of(a_.weight_scale, kWeightScale), Of(a_.activation_scale, kActivationScale),
+         Of(a_.bias, kBias), Of(a_.q_out, kQOut), Of(a_.k_out, kKOut), Of(a_.v_out, kVOut)});
     for (const Argument& argument :
          {Of(a_.x, kX), Of(a_.cos, kCos), Of(a_.sin, kSin), Of(a_.k_cache, kKCache),
           Of(a_.v_cache, kVCache), Of(a_.indices, kIndices), Of(a_.scale_k, kScaleK),
@@ -50,9 +56,9 @@ class Binder {
       if (!status.ok()) return status;
     }
     Status status = CheckPresent(a_.size_splits, Text(kSizeSplits));
-    if (!status.ok() || !a_.kv_output) return status;
-    status = CheckPresent(Of(a_.k_out, kKOut));
-    return status.ok() ? CheckPresent(Of(a_.v_out, kVOut)) : status;
+    if (status.ok() && a_.kv_output) status = CheckPresent(Of(a_.k_out, kKOut));
+    if (status.ok() && a_.kv_output) status = CheckPresent(Of(a_.v_out, kVOut));
+    return status.ok() ? ranks : status;
   }
 
   Status CheckWords() {
@@ -77,6 +83,10 @@ class Binder {
     int64_t tokens = 0;
     if (batch_ < 1 || sequence_ < 1 || !CheckedMul(batch_, sequence_, &tokens)) {
       return Invalid(x.name, ": shape is ", ShapeText(shape), ", must have at least one token");
+    }
+    if (tokens > kMaxTokens) {
+      return Invalid(x.name, ": shape is ", ShapeText(shape), ", must have at most ", kMaxTokens,
+                     " tokens");
     }
     call_.tokens = TokenCount(batch_, sequence_);
     call_.spec.x_dtype = x.view->dtype;
@@ -105,7 +115,7 @@ class Binder {
     }
     call_.spec.head_dim = head_dim;
     call_.spec.heads = {splits[0] / head_dim, splits[1] / head_dim, splits[1] / head_dim};
-    status = CheckHeads(call_.spec.heads, head_dim);
+    status = CheckHeads(call_.spec.heads, name, head_dim, Text(kKCache));
     return status.ok() ? BindXRows() : status;
   }
 
@@ -165,10 +175,10 @@ class Binder {
         CheckTensor(argument, DType::kInt8,
                     {shape.dims[0], shape.dims[1], call_.spec.heads.k, call_.spec.head_dim});
     if (!status.ok()) return status;
-    CacheLayout layout =
-        is_paged_
-            ? PagedNhd(shape.dims[0], shape.dims[1], call_.spec.heads.k, call_.spec.head_dim)
-            : ContiguousBsnd(shape.dims[0], shape.dims[1], call_.spec.heads.k, call_.spec.head_dim);
+    CacheLayout layout;
+    layout.name = is_paged_ ? "paged NHD" : "contiguous BSND";
+    layout.blocks = shape.dims[0];
+    layout.block_size = shape.dims[1];
     const auto& strides = argument.view->shape.strides;
     layout.block_stride = strides[0];
     layout.row_stride = strides[1];
@@ -306,7 +316,7 @@ Result<BoundCall<DequantRopeQuantKvcacheSpec>> Bind(
     const DequantRopeQuantKvcacheArguments& arguments, const DoorRules& rules) noexcept try {
   const ScopedFpEnvironment environment;
   return Binder(arguments, rules).Bind();
-} catch (const std::bad_alloc&) {
+} catch (...) {
   return Status(StatusCode::kOutOfMemory, {});
 }
 

@@ -51,6 +51,12 @@ class Binder {
   }
 
   Status CheckRequired() {
+    Status ranks = CheckRanks(
+        {Of(a_.qkv, kQkv), Of(a_.q_gamma, kQGamma), Of(a_.k_gamma, kKGamma), Of(a_.cos, kCos),
+         Of(a_.sin, kSin), Of(a_.index, kIndex), Of(a_.q_out, kQOut), Of(a_.k_cache, kKCache),
+         Of(a_.v_cache, kVCache), Of(a_.k_scale, kKScale), Of(a_.v_scale, kVScale),
+         Of(a_.k_offset, kKOffset), Of(a_.v_offset, kVOffset), Of(a_.q_out_before_quant, kQBefore),
+         Of(a_.k_out_before_quant, kKBefore), Of(a_.v_out_before_quant, kVBefore)});
     for (const Argument& argument :
          {Of(a_.qkv, kQkv), Of(a_.q_gamma, kQGamma), Of(a_.k_gamma, kKGamma), Of(a_.cos, kCos),
           Of(a_.sin, kSin), Of(a_.index, kIndex), Of(a_.q_out, kQOut), Of(a_.k_cache, kKCache),
@@ -59,7 +65,8 @@ class Binder {
       if (!status.ok()) return status;
     }
     Status status = CheckPresent(a_.qkv_size, Text(kQkvSize));
-    return status.ok() ? CheckPresent(a_.head_nums, Text(kHeadNums)) : status;
+    if (status.ok()) status = CheckPresent(a_.head_nums, Text(kHeadNums));
+    return status.ok() ? ranks : status;
   }
 
   Status BindSizes() {
@@ -77,7 +84,7 @@ class Binder {
       return Invalid(Text(kHeadNums), ": has ", sizes_.heads.k, " k and ", sizes_.heads.v,
                      " v heads, must have as many of one as of the other");
     }
-    status = CheckHeads(sizes_.heads, sizes_.head_dim);
+    status = CheckHeads(sizes_.heads, Text(kHeadNums), sizes_.head_dim, Text(kQkvSize));
     if (!status.ok()) return status;
     if (size[2] != sizes_.heads.total()) {
       return Invalid(Text(kQkvSize), ": its value 2 is ", size[2], ", must be ",
@@ -88,6 +95,10 @@ class Binder {
         !CheckedMul(sizes_.tokens, sizes_.heads.total() * sizes_.head_dim, &elements)) {
       return Invalid(Text(kQkvSize), ": ", size[0], " x ", size[1], " x ", size[2], " x ", size[3],
                      " elements are more than 2^63");
+    }
+    if (sizes_.tokens > kMaxTokens) {
+      return Invalid(Text(kQkvSize), ": ", size[0], " x ", size[1], " tokens, must be at most ",
+                     kMaxTokens);
     }
     call_.spec.heads = sizes_.heads;
     call_.spec.head_dim = sizes_.head_dim;
@@ -191,7 +202,11 @@ class Binder {
     Status status = CheckShape(
         argument, {shape.dims[0], heads * sizes_.head_dim / chunk, shape.dims[2], chunk});
     if (!status.ok()) return status;
-    CacheLayout layout = PaNz(shape.dims[0], shape.dims[2], heads, sizes_.head_dim, chunk);
+    CacheLayout layout;
+    layout.name = "PA_NZ";
+    layout.blocks = shape.dims[0];
+    layout.block_size = shape.dims[2];
+    layout.channel_chunk = chunk;
     layout.block_stride = shape.strides[0];
     layout.channel_chunk_stride = shape.strides[1];
     layout.row_stride = shape.strides[2];
@@ -210,9 +225,10 @@ class Binder {
     Status status = CheckShape(argument, {shape.dims[0], shape.dims[1], heads, sizes_.head_dim});
     if (!status.ok()) return status;
     const bool is_paged = std::strcmp(a_.cache_mode, "PA") == 0;
-    CacheLayout layout = is_paged
-                             ? PagedNhd(shape.dims[0], shape.dims[1], heads, sizes_.head_dim)
-                             : ContiguousBsnd(shape.dims[0], shape.dims[1], heads, sizes_.head_dim);
+    CacheLayout layout;
+    layout.name = is_paged ? "paged NHD" : "contiguous BSND";
+    layout.blocks = shape.dims[0];
+    layout.block_size = shape.dims[1];
     layout.block_stride = shape.strides[0];
     layout.row_stride = shape.strides[1];
     layout.head_stride = shape.strides[2];
@@ -310,7 +326,7 @@ Result<BoundCall<QkvRmsNormRopeCacheSpec>> Bind(const QkvRmsNormRopeCacheArgumen
                                                 const DoorRules& rules) noexcept try {
   const ScopedFpEnvironment environment;
   return Binder(arguments, rules).Bind();
-} catch (const std::bad_alloc&) {
+} catch (...) {
   return Status(StatusCode::kOutOfMemory, {});
 }
 

@@ -39,7 +39,7 @@ Status CheckSpec(const Spec& spec, NameStyle style) {
     return Invalid((cache == &spec.k_cache ? kKCache : kVCache).In(style), ": type is ",
                    Name(cache->dtype), ", must be int8");
   }
-  return CheckHeads(spec.heads, spec.head_dim);
+  return CheckHeads(spec.heads, "heads", spec.head_dim, "head_dim");
 }
 
 void AddInputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {

@@ -42,7 +42,7 @@ Result<Plan> PlanFrom(const Spec& spec, NameStyle style, const PlanOptions& opti
   const Result<Pipeline> pipeline = make_pipeline(spec, style);
   if (!pipeline.ok()) return pipeline.status();
   return internal::BuildPlan(*pipeline, options);
-} catch (const std::bad_alloc&) {
+} catch (...) {
   return Status(StatusCode::kOutOfMemory, {});
 }
 

@@ -16,7 +16,7 @@ Status CheckSpec(const Spec& spec) {
   if (!Is16Bit(spec.dtype)) {
     return Invalid("dtype: is ", Name(spec.dtype), ", must be fp16 or bf16");
   }
-  Status status = CheckHeads(spec.heads, spec.head_dim);
+  Status status = CheckHeads(spec.heads, "heads", spec.head_dim, "head_dim");
   if (!status.ok()) return status;
   return CheckEpsilon(spec.epsilon);
 }

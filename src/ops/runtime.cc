@@ -13,10 +13,12 @@ const char* Version() noexcept {
       QKVFUSE_VERSION_MINOR) "." QKVFUSE_TEXT(QKVFUSE_VERSION_PATCH);
 }
 
-std::vector<std::string> AvailableTargets() {
+std::vector<std::string> AvailableTargets() noexcept try {
   std::vector<std::string> names;
   for (const kernels::Target& target : kernels::SupportedTargets()) names.push_back(target.name);
   return names;
+} catch (...) {
+  return {};
 }
 
 }  // namespace qkvfuse

@@ -1,6 +1,5 @@
 #include "plan/check_data.h"
 
-#include "base/checked_math.h"
 #include "base/fp_environment.h"
 #include "base/message.h"
 #include "plan/operand_view.h"
@@ -24,13 +23,11 @@ Status ForEachUsed(const Pipeline& pipeline, const Function& function) {
 }
 
 Status CheckTokenCount(const PlanImpl& plan, TokenCount tokens) {
-  int64_t total = 0;
-  if (tokens.batch < 0 || tokens.sequence < 0 ||
-      !CheckedMul(tokens.batch, tokens.sequence, &total) || total > kMaxTokens) {
+  if (!IsTokenCount(tokens)) {
     return Invalid("tokens: ", tokens.batch, " sequences of ", tokens.sequence,
-                   " tokens, must be from 0 to 2^40 tokens");
+                   " tokens, must be from 0 to ", kMaxTokens, " tokens");
   }
-  if (total == 0 || plan.pipeline.slots.mode == SlotMode::kSlotPerToken) return {};
+  if (tokens.total() == 0 || plan.pipeline.slots.mode == SlotMode::kSlotPerToken) return {};
   const OperandSpec& cache = plan.pipeline.of(Operand::kKCache);
   if (tokens.batch > cache.layout.blocks) {
     return Invalid(cache.name, ": has ", cache.layout.blocks, " sequences, must have at least ",
@@ -131,9 +128,10 @@ Status CheckData(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens
   if (!status.ok() || tokens.total() == 0) return status;
   status = CheckPointers(plan, tensors);
   if (!status.ok()) return status;
-  status = CheckOverlap(plan.pipeline, tensors, tokens);
-  if (!status.ok()) return status;
   status = CheckWorkspace(plan, tokens, workspace);
+  if (!status.ok()) return status;
+  const Workspace used{workspace.data, WorkspaceParts::Bytes(plan, tokens)};
+  status = CheckOverlap(plan.pipeline, tensors, tokens, used);
   if (!status.ok()) return status;
   const WorkspaceParts parts(plan, tokens, workspace.data);
   status = CheckSlots(plan, tensors, tokens, parts);

@@ -31,7 +31,7 @@ std::string DescribeCache(const OperandSpec& cache) {
 
 }  // namespace
 
-std::string Plan::Describe(TokenCount tokens) const {
+std::string Plan::Describe(TokenCount tokens) const noexcept try {
   const Pipeline& pipeline = impl_->pipeline;
   std::string text = Concat(pipeline.operator_name, ", head_dim ", pipeline.head_dim, ", target ",
                             impl_->target.name, pipeline.strict ? ", strict\n" : ", lenient\n");
@@ -48,6 +48,8 @@ std::string Plan::Describe(TokenCount tokens) const {
       "  work: ", parts, parts == 1 ? " part" : " parts", " of the tokens, ", ParallelBackend(),
       parts == 1 ? " (no more is offered, or the work is too small to fork for)\n" : "\n");
   return text;
+} catch (...) {
+  return {};
 }
 
 }  // namespace qkvfuse

@@ -25,6 +25,10 @@ using kernels::Transform;
 Status CheckStrides(const Pipeline& pipeline, Operand operand) {
   const OperandSpec& spec = pipeline.of(operand);
   if (spec.role != Role::kParameter && spec.role != Role::kTokenParameter) return {};
+  if (spec.shape.rank < 0 || spec.shape.rank > kMaxRank) {
+    return Invalid(spec.name, ": has ", spec.shape.rank, " dimensions, must have from 0 to ",
+                   kMaxRank);
+  }
   int64_t count = 1;
   for (int axis = 0; axis < spec.shape.rank; ++axis) {
     const int64_t size = spec.shape.dims[static_cast<size_t>(axis)];
@@ -96,7 +100,7 @@ Result<Path> ChoosePath(const PlanOptions& options) {
 SourceKind SourceOfGroup(const Pipeline& pipeline) {
   const DType x = pipeline.of(Operand::kX).dtype;
   if (x != DType::kInt32) return kernels::SourceOf(x);
-  if (!pipeline.uses(Operand::kBias)) return SourceKind::kInt32;
+  if (!pipeline.uses(Operand::kBias)) return SourceKind::kInt32NoBias;
   return pipeline.of(Operand::kBias).dtype == DType::kInt32 ? SourceKind::kInt32IntBias
                                                             : SourceKind::kInt32FloatBias;
 }
@@ -250,7 +254,8 @@ Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) 
     if (!status.ok()) return status;
     MakePieceTables(plan->pipeline, plan->pipeline.groups[g], &group);
     group.shares_coefficients = g > 0 && group.coefficients == plan->groups[g - 1].coefficients &&
-                                !plan->pipeline.groups[g].gamma;
+                                !plan->pipeline.groups[g].gamma &&
+                                !plan->pipeline.groups[g - 1].gamma;
   }
   LayOutWorkspace(plan.get());
   return Plan(std::move(plan));

@@ -18,7 +18,9 @@ struct Axes {
   std::array<int64_t, kMax> strides{};
   int count = 0;
 
+  /// The stride of an axis of one element does not matter and may be anything.
   void Add(int64_t size, int64_t stride) noexcept {
+    if (size == 1) return;
     sizes[static_cast<size_t>(count)] = size;
     strides[static_cast<size_t>(count)] = stride;
     ++count;
@@ -141,7 +143,7 @@ int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
 
 /// The regions of a call, outputs first.
 struct Regions {
-  std::array<Region, kOperandCount + 2> items;
+  std::array<Region, kOperandCount + 3> items;
   int count = 0;
   int outputs = 0;
 
@@ -217,8 +219,16 @@ Status CheckOperandExtent(const Pipeline& pipeline, Operand operand, TokenCount 
                  "output's must be");
 }
 
-Status CheckOverlap(const Pipeline& pipeline, const Tensors& tensors, TokenCount tokens) {
+Status CheckOverlap(const Pipeline& pipeline, const Tensors& tensors, TokenCount tokens,
+                    Workspace workspace) {
   Regions regions;
+  OperandSpec scratch;
+  scratch.dtype = DType::kInt8;
+  scratch.name = "workspace";
+  scratch.is_output = true;
+  Axes bytes;
+  bytes.Add(static_cast<int64_t>(workspace.bytes), 1);
+  regions.Add(scratch, -1, bytes, workspace.data);
   CollectRegions(pipeline, tensors, tokens, &regions);
   for (int o = 0; o < regions.outputs; ++o) {
     const Region& output = regions.items[static_cast<size_t>(o)];

@@ -26,6 +26,7 @@ class Odometer {
   void Advance() noexcept {
     for (int axis = shape_.rank - 1; axis >= 0; --axis) {
       const auto i = static_cast<size_t>(axis);
+      if (shape_.dims[i] == 1) continue;  // its stride does not matter
       offset_ += shape_.strides[i];
       if (++index_[i] < shape_.dims[i]) return;
       offset_ -= index_[i] * shape_.strides[i];

@@ -94,6 +94,16 @@ struct Pipeline {
   [[nodiscard]] bool uses(Operand operand) const { return operands[operand].role != Role::kUnused; }
 };
 
+/// Tokens of one call: with at most 2^16 heads of a group and 2^10 channels, products of counts and
+/// element sizes stay below 2^63.
+inline constexpr int64_t kMaxTokens = int64_t{1} << 32;
+
+/// Whether a call may have so many tokens; 0 is allowed.
+[[nodiscard]] constexpr bool IsTokenCount(const TokenCount& tokens) noexcept {
+  return tokens.batch >= 0 && tokens.sequence >= 0 &&
+         (tokens.batch == 0 || tokens.sequence <= kMaxTokens / tokens.batch);
+}
+
 /// The pointer of an operand.
 [[nodiscard]] const void* PointerOf(const Tensors& tensors, Operand operand) noexcept;
 [[nodiscard]] void* OutputOf(const Tensors& tensors, Operand operand) noexcept;

@@ -31,33 +31,43 @@ struct ParallelRun {
   }
 };
 
-void RunAndLog(ParallelRun* run) {
+void RunAndLog(ParallelRun* run) noexcept {
   const auto begin = std::chrono::steady_clock::now();
   RunParallel(run->parts, run->parts, &ParallelRun::RunPart, run);
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-  LogLine(Concat(run->plan.pipeline.operator_name, ": ", run->tokens.total(), " tokens in ",
-                 run->parts, " parts, ", time.count(), " us"));
+  try {
+    LogLine(Concat(run->plan.pipeline.operator_name, ": ", run->tokens.total(), " tokens in ",
+                   run->parts, " parts, ", time.count(), " us"));
+  } catch (...) {
+    // The outputs are written; a line that cannot be logged changes nothing.
+  }
 }
 
-Status OutOfMemory() noexcept { return Status(StatusCode::kOutOfMemory, {}); }
+Status OutOfMemory() noexcept {
+  try {
+    return Status(StatusCode::kOutOfMemory, "not enough memory");
+  } catch (...) {
+    return Status(StatusCode::kOutOfMemory, {});
+  }
+}
 
 }  // namespace
 
 size_t Plan::WorkspaceBytes(TokenCount tokens) const noexcept {
-  if (tokens.batch < 1 || tokens.sequence < 1) return 0;
+  if (!IsTokenCount(tokens) || tokens.total() == 0) return 0;
   return internal::WorkspaceParts::Bytes(*impl_, tokens);
 }
 
 Status Plan::CheckExtents(TokenCount tokens) const noexcept try {
   return internal::CheckExtents(*impl_, tokens);
-} catch (const std::bad_alloc&) {
+} catch (...) {
   return OutOfMemory();
 }
 
 Status Plan::Check(const Tensors& tensors, TokenCount tokens, Workspace workspace) const noexcept
     try {
   return internal::CheckData(*impl_, tensors, tokens, workspace);
-} catch (const std::bad_alloc&) {
+} catch (...) {
   return OutOfMemory();
 }
 
@@ -93,8 +103,8 @@ Status Plan::Run(const Tensors& tensors, TokenCount tokens,
 Plan::Traffic Plan::TrafficOf(TokenCount tokens) const noexcept {
   Traffic traffic;
   const Pipeline& pipeline = impl_->pipeline;
+  if (!IsTokenCount(tokens) || tokens.total() == 0) return traffic;
   const int64_t total = tokens.total();
-  if (total <= 0) return traffic;
   for (const OperandSpec& spec : pipeline.operands.items) {
     int64_t elements = 0;
     switch (spec.role) {

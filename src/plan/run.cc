@@ -202,6 +202,9 @@ bool BatchIsEvenlySpaced(const PlanImpl& plan, TokenCount tokens) noexcept {
 
 void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, int64_t begin,
                int64_t end, Workspace workspace) noexcept {
+  if (!IsTokenCount(tokens)) return;
+  begin = std::max(begin, int64_t{0});
+  end = std::min(end, tokens.total());
   if (begin >= end) return;
   const ScopedFpEnvironment environment;
   const WorkspaceParts parts(plan, tokens, workspace.data);
@@ -217,6 +220,7 @@ void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, 
 }
 
 int PartsOf(const PlanImpl& plan, TokenCount tokens, const RunOptions& options) noexcept {
+  if (!IsTokenCount(tokens)) return 1;
   const int64_t total = tokens.total();
   if (options.force_split && options.threads > 0) {
     return static_cast<int>(std::min<int64_t>(options.threads, std::max<int64_t>(total, 1)));

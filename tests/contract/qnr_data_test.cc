@@ -190,6 +190,67 @@ TEST(Contract, LenientAcceptsWhatStrictRefuses) {
   EXPECT_TRUE(plan->Run(tensors, problem->tokens()).ok());
 }
 
+TEST(Contract, WorkspaceMayNotLieInATensor) {
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  const Result<Plan> plan = problem->MakePlan();
+  ASSERT_TRUE(plan.ok());
+  const Workspace inside{problem->tensors().k_cache, plan->WorkspaceBytes(problem->tokens())};
+  const Status status = plan->Run(problem->tensors(), problem->tokens(), inside);
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_NE(status.message().find("workspace: overlaps"), std::string::npos) << status.message();
+  EXPECT_TRUE(problem->CompareUntouched().ok());
+}
+
+TEST(Contract, CountsThatCheckRefusesNeedNoWorkspace) {
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  const Result<Plan> plan = problem->MakePlan();
+  ASSERT_TRUE(plan.ok());
+  for (const TokenCount tokens : {TokenCount(1, INT64_MAX / 2), TokenCount(int64_t{1} << 40, 1),
+                                  TokenCount(-3, 7), TokenCount(1, INT64_MIN)}) {
+    EXPECT_EQ(plan->WorkspaceBytes(tokens), 0u);
+    EXPECT_EQ(plan->TrafficOf(tokens).total(), 0);
+    EXPECT_EQ(plan->CheckExtents(tokens).code(), kInvalid);
+  }
+}
+
+TEST(Contract, MorePartsThanThreadsCanBe) {
+  const auto problem = MakeSolvedProblem(CaseOf("op=qnr dtype=fp16 heads=1/1 tokens=3000"));
+  ASSERT_NE(problem, nullptr);
+  const Result<Plan> plan = problem->MakePlan();
+  ASSERT_TRUE(plan.ok());
+  RunOptions options;
+  options.threads = 100000;
+  options.force_split = true;
+  ASSERT_TRUE(plan->Run(problem->tensors(), problem->tokens(), options).ok());
+  const Status same = problem->Compare();
+  EXPECT_TRUE(same.ok()) << same.message();
+}
+
+TEST(Contract, RanksOutsideOfTheirRange) {
+  for (const int rank : {-1, 9, 1000}) {
+    TensorView odd;
+    odd.shape.rank = rank;
+    QkvRmsNormRopeCacheArguments qnr;
+    qnr.qkv = qnr.q_gamma = qnr.k_gamma = qnr.cos = qnr.sin = qnr.index = qnr.q_out = &odd;
+    qnr.k_cache = qnr.v_cache = &odd;
+    const std::vector<int64_t> sizes = {1, 1, 3, 128};
+    const std::vector<int64_t> heads = {1, 1, 1};
+    qnr.qkv_size = {sizes.data(), 4};
+    qnr.head_nums = {heads.data(), 3};
+    const auto bound = Bind(qnr, DoorRules{});
+    ASSERT_FALSE(bound.ok());
+    EXPECT_NE(bound.status().message().find("qkv: has"), std::string::npos);
+
+    Qnr spec = MakeProblem(CaseOf(kQnrLine))->QnrSpec();
+    spec.q_gamma_shape.rank = rank;
+    const Result<Plan> plan = MakePlan(spec);
+    ASSERT_FALSE(plan.ok());
+    EXPECT_NE(plan.status().message().find("q_gamma: has"), std::string::npos);
+  }
+}
+
 TEST(Contract, ZeroTokensNeedNothing) {
   const auto problem = MakeProblem(CaseOf(kQnrLine));
   ASSERT_NE(problem, nullptr);
