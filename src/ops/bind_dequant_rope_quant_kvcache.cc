@@ -1,6 +1,5 @@
 // DequantRopeQuantKvcache: from whole tensors, as array libraries and the aclnn door hold them, to
 // a Spec. Checks everything that needs no tensor data.
-#include <new>
 
 #include "base/checked_math.h"
 #include "base/fp_environment.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <new>
 
 #include "base/checked_math.h"
 #include "base/fp_environment.h"

@@ -1,7 +1,6 @@
 // From a Spec to the pipeline: the steps that operators share.
 #pragma once
 
-#include <new>
 #include <optional>
 
 #include "base/fp_environment.h"

@@ -1,8 +1,6 @@
 // Pipeline -> Plan: checks what all operators share, selects kernels per head group and lays out
 // the workspace.
-#include <cmath>
 #include <cstdlib>
-#include <new>
 
 #include "base/checked_math.h"
 #include "base/log.h"
