@@ -29,6 +29,9 @@ struct CacheLayout {
 
   /// Slots that the cache has.
   [[nodiscard]] constexpr int64_t slots() const noexcept { return blocks * block_size; }
+
+  /// Compares names by address: equal layouts of one preset are equal.
+  bool operator==(const CacheLayout&) const = default;
 };
 
 /// PA_NZ, [blocks, heads*head_dim/chunk, block_size, chunk]: the layout of Ascend's attention.

@@ -34,6 +34,8 @@ struct DequantRopeQuantKvcacheSpec {
   StridedShape weight_scale_shape{};  // at least (Nq+Nk+Nv)*head_dim elements
   StridedShape token_scale_shape{};   // at least as many elements as tokens
   StridedShape bias_shape{};          // at least (Nq+Nk+Nv)*head_dim elements
+
+  bool operator==(const DequantRopeQuantKvcacheSpec&) const = default;
 };
 
 [[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const DequantRopeQuantKvcacheSpec& spec,

@@ -29,6 +29,8 @@ struct QkvRmsNormRopeCacheSpec {
   std::optional<TokenStrides> v_out_strides;
   StridedShape q_gamma_shape{};  // head_dim elements
   StridedShape k_gamma_shape{};
+
+  bool operator==(const QkvRmsNormRopeCacheSpec&) const = default;
 };
 
 [[nodiscard]] QKVFUSE_API Result<Plan> MakePlan(const QkvRmsNormRopeCacheSpec& spec,

@@ -15,6 +15,7 @@ struct HeadCounts {
   int64_t k = 0;
   int64_t v = 0;
   [[nodiscard]] constexpr int64_t total() const noexcept { return q + k + v; }
+  bool operator==(const HeadCounts&) const = default;
 };
 
 /// One of the two caches. An int8 cache takes a scale per head and channel, [heads, head_dim] fp32,
@@ -25,6 +26,8 @@ struct CacheSpec {
   bool has_offset = false;
   StridedShape scale_shape{};  // heads*head_dim elements in row-major order
   StridedShape offset_shape{};
+
+  bool operator==(const CacheSpec&) const = default;
 };
 
 enum class SlotMode {
@@ -36,6 +39,8 @@ struct SlotSpec {
   SlotMode mode = SlotMode::kSlotPerToken;
   DType dtype = DType::kInt64;  // int64 or int32
   int64_t stride = 1;           // elements
+
+  bool operator==(const SlotSpec&) const = default;
 };
 
 /// A read-only list of integers that the caller owns; data is null when the argument is absent.

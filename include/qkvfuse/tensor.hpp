@@ -40,6 +40,8 @@ struct StridedShape {
     for (int axis = 0; axis < rank; ++axis) count *= dims[static_cast<size_t>(axis)];
     return count;
   }
+
+  bool operator==(const StridedShape&) const = default;
 };
 
 /// A whole tensor, as array libraries and the aclnn door hold it. `data` is the address of the
@@ -60,6 +62,8 @@ struct TokenStrides {
   int64_t token = 0;
   int64_t head = 0;
   int64_t channel = 1;
+
+  bool operator==(const TokenStrides&) const = default;
 };
 
 /// Tokens of a call: `batch` sequences of `sequence` tokens each. A plain number means one sequence

@@ -8,6 +8,7 @@
 
 #include "capi/acl_objects.h"
 #include "capi/executor.h"
+#include "capi/plan_cache.h"
 #include "capi/recent_error.h"
 #include "capi/tensor_view.h"
 #include "qkvfuse/specs.hpp"
@@ -84,7 +85,8 @@ template <typename Arguments>
   const bool has_null = !call.ok() && call.status().code() == StatusCode::kNullArgument;
   if (!viewed.ok() && !has_null) return ReportStatus(viewed);
   if (!call.ok()) return ReportStatus(call.status());
-  auto plan = MakePlan(*call, OptionsFromEnvironment());
+  static thread_local PlanCache<decltype(call->spec)> plans;
+  auto plan = plans.Get(*call, OptionsFromEnvironment());
   if (!plan.ok()) return ReportStatus(plan.status());
   if (Status status = plan->CheckExtents(call->tokens); !status.ok()) return ReportStatus(status);
   const uint64_t workspace_bytes = plan->WorkspaceBytes(call->tokens);

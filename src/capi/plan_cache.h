@@ -1,0 +1,66 @@
+// The plans of recent phase 1 calls: a program calls an operator again and again with the same
+// descriptors, and making a plan costs more than one token's work.
+#pragma once
+
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "qkvfuse/specs.hpp"
+
+namespace qkvfuse::capi {
+
+/// What a plan depends on besides its spec and options.
+struct PlanEnvironment {
+  std::string target;
+  std::string path;
+
+  [[nodiscard]] bool IsCurrent() const noexcept {
+    return target == Read("QKVFUSE_TARGET") && path == Read("QKVFUSE_PATH");
+  }
+  [[nodiscard]] static PlanEnvironment Current() {
+    return {Read("QKVFUSE_TARGET"), Read("QKVFUSE_PATH")};
+  }
+
+ private:
+  static const char* Read(const char* name) noexcept {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  }
+};
+
+/// Plans of one operator. Not thread-safe: each thread has its own.
+template <typename Spec>
+class PlanCache {
+ public:
+  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, const PlanOptions& options) {
+    for (const std::optional<Entry>& entry : entries_) {
+      if (entry && entry->strict == options.strict && entry->spec == call.spec &&
+          entry->environment.IsCurrent()) {
+        return entry->plan;
+      }
+    }
+    Result<Plan> plan = MakePlan(call, options);
+    if (plan.ok()) {
+      entries_[next_].emplace(
+          Entry{call.spec, options.strict, PlanEnvironment::Current(), plan.value()});
+      next_ = (next_ + 1) % entries_.size();
+    }
+    return plan;
+  }
+
+ private:
+  struct Entry {
+    Spec spec;
+    bool strict;
+    PlanEnvironment environment;
+    Plan plan;
+  };
+
+  // The layers of a model share one or two specs; prefill and decode may differ.
+  std::array<std::optional<Entry>, 8> entries_;
+  size_t next_ = 0;
+};
+
+}  // namespace qkvfuse::capi
