@@ -1,6 +1,6 @@
 // Coefficients of the rotation: per token and part, gamma folded into cos and sin once, each
 // product rounded (docs/numerics.md, step 4). How they are built differs; how they are read does
-// not: [4, CoefficientStride] floats cl, sl, ch, sh in the lane order of the group kernel.
+// not: blocks of cl, sl, ch, sh (rope-inl.h) in the lane order of the group kernel.
 #include "kernels/sources-inl.h"
 
 #if defined(QKVFUSE_KERNELS_COEFFICIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -14,12 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace qkvfuse::kernels {
 namespace HWY_NAMESPACE {
 
-/// Four coefficients of a pair of lanes; the pair begins at channel j of both halves.
+/// One of the four coefficients of a pair of vectors; `to` is its place in the first one's block.
 template <class D>
 HWY_INLINE void StoreProduct(D d, VecOf<D> table0, VecOf<D> table1, VecOf<D> gamma0,
                              VecOf<D> gamma1, float* to) {
   hn::StoreU(hn::Mul(gamma0, table0), d, to);
-  hn::StoreU(hn::Mul(gamma1, table1), d, to + hn::Lanes(d));
+  hn::StoreU(hn::Mul(gamma1, table1), d, to + 4 * hn::Lanes(d));
 }
 
 /// Gamma (natural order in memory) in the lane order of the kernel.
@@ -39,12 +39,14 @@ HWY_INLINE void LoadGammaPair(D d, const float* gamma, VecOf<D>& first, VecOf<D>
 }
 
 /// Builds the coefficients of `tokens` tokens from contiguous rows of a table of type Table.
-template <class Table, LaneOrder kOrder, bool kHasGamma, int kLanes>
+template <class Table, LaneOrder kOrder, bool kHasGamma, int kLanes, int64_t kHeadDim>
 void BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
                        float* coefficients) {
   const FloatTag<kLanes> d;
-  const int64_t half = task.head_dim / 2;
-  const int64_t stride = CoefficientStride(task.head_dim);
+  const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
+  const int64_t half = head_dim / 2;
+  const int64_t stride = CoefficientStride(head_dim);
+  const float* const gamma = task.gamma;
   VecOf<decltype(d)> c0, c1, g0, g1, h0, h1;
   for (int64_t i = 0; i < tokens; ++i) {
     const int64_t token = first_token + i;
@@ -56,20 +58,20 @@ void BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t
     float* const to = coefficients + i * 4 * stride;
     for (int64_t j = 0; j < half; j += 2 * kLanes) {
       if constexpr (kHasGamma) {
-        LoadGammaPair<kOrder>(d, task.gamma + j, g0, g1);
-        LoadGammaPair<kOrder>(d, task.gamma + j + half, h0, h1);
+        LoadGammaPair<kOrder>(d, gamma + j, g0, g1);
+        LoadGammaPair<kOrder>(d, gamma + j + half, h0, h1);
       } else {
         // A product with 1 leaves every value as it is.
         g0 = g1 = h0 = h1 = hn::Set(d, 1.0f);
       }
       Table::template LoadPair<kOrder>(d, cos, j, c0, c1);
-      StoreProduct(d, c0, c1, g0, g1, to + j);
+      StoreProduct(d, c0, c1, g0, g1, to + 4 * j);
       Table::template LoadPair<kOrder>(d, sin, j, c0, c1);
-      StoreProduct(d, c0, c1, h0, h1, to + stride + j);
+      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + kLanes);
       Table::template LoadPair<kOrder>(d, cos, j + half, c0, c1);
-      StoreProduct(d, c0, c1, h0, h1, to + 2 * stride + j);
+      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + 2 * kLanes);
       Table::template LoadPair<kOrder>(d, sin, j + half, c0, c1);
-      StoreProduct(d, c0, c1, g0, g1, to + 3 * stride + j);
+      StoreProduct(d, c0, c1, g0, g1, to + 4 * j + 3 * kLanes);
     }
   }
 }

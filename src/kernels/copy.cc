@@ -7,16 +7,14 @@
 namespace qkvfuse::kernels {
 namespace {
 
-void CopyGroup(const GroupTask& task, const Tile& tile) {
-  for (int64_t i = 0; i < tile.tokens; ++i) {
-    const int64_t row = tile.cache_rows[i];
-    for (const Destination& to : task.dense) {
-      if (to.data == nullptr || (to.is_cache && row == kSkippedRow)) continue;
-      for (int64_t head = tile.first_head; head < tile.first_head + tile.heads; ++head) {
-        CopyHead(task, to, tile.first_token + i, head, row);
-      }
-    }
-  }
+const uint16_t* SourceHead(const GroupTask& task, int64_t token, int64_t head) {
+  return static_cast<const uint16_t*>(task.source.data) + token * task.source.token_stride +
+         head * task.source.head_stride;
+}
+
+uint16_t* DestinationHead(const Destination& to, int64_t token, int64_t cache_row, int64_t head) {
+  return static_cast<uint16_t*>(to.data) + (to.is_cache ? cache_row : token * to.token_stride) +
+         head * to.head_stride;
 }
 
 void CopyChannels(const uint16_t* from, int64_t from_stride, uint16_t* to, int64_t to_stride,
@@ -28,15 +26,69 @@ void CopyChannels(const uint16_t* from, int64_t from_stride, uint16_t* to, int64
   for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 
+/// Whether the heads of a token lie next to each other on both sides: one run of bytes.
+bool IsOneRun(const GroupTask& task, const Destination& to) {
+  const Source& source = task.source;
+  const int64_t head_dim = task.head_dim;
+  return source.channel_stride == 1 && to.channel_stride == 1 && source.head_stride == head_dim &&
+         to.head_stride == head_dim && (to.channel_chunk == 0 || to.channel_chunk == head_dim);
+}
+
+/// A head piece by piece: the size of a copy is known, which spares a call for each.
+void CopyPieces(const uint16_t* from, int64_t head_dim, const int64_t* pieces, uint16_t* row) {
+  char* const to = reinterpret_cast<char*>(row);
+  for (int64_t piece = 0; piece < head_dim / kPieceChannels; ++piece) {
+    std::memcpy(to + pieces[piece], from + piece * kPieceChannels,
+                kPieceChannels * sizeof(uint16_t));
+  }
+}
+
+void CopyTo(const GroupTask& task, const Tile& tile, const Destination& to) {
+  const auto is_skipped = [&](int64_t i) {
+    return to.is_cache && tile.cache_rows[i] == kSkippedRow;
+  };
+  if (IsOneRun(task, to)) {
+    const auto bytes = static_cast<size_t>(tile.heads * task.head_dim) * sizeof(uint16_t);
+    for (int64_t i = 0; i < tile.tokens; ++i) {
+      if (is_skipped(i)) continue;
+      const uint16_t* const from = SourceHead(task, tile.first_token + i, tile.first_head);
+      uint16_t* const row =
+          DestinationHead(to, tile.first_token + i, tile.cache_rows[i], tile.first_head);
+      if (from != row) std::memcpy(row, from, bytes);  // else in place
+    }
+    return;
+  }
+  const bool has_pieces = to.pieces != nullptr && task.source.channel_stride == 1;
+  // Head by head: caches that keep pieces of a head's rows together are written line by line.
+  for (int64_t head = tile.first_head; head < tile.first_head + tile.heads; ++head) {
+    for (int64_t i = 0; i < tile.tokens; ++i) {
+      if (is_skipped(i)) continue;
+      const int64_t token = tile.first_token + i;
+      const int64_t row = tile.cache_rows[i];
+      const uint16_t* const from = SourceHead(task, token, head);
+      uint16_t* const out = DestinationHead(to, token, row, head);
+      if (has_pieces && from != out) {
+        CopyPieces(from, task.head_dim, to.pieces, out);
+      } else {
+        CopyHead(task, to, token, head, row);
+      }
+    }
+  }
+}
+
+void CopyGroup(const GroupTask& task, const Tile& tile) {
+  for (const Destination& to : task.dense) {
+    if (to.data != nullptr) CopyTo(task, tile, to);
+  }
+}
+
 }  // namespace
 
 void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64_t head,
               int64_t cache_row) {
   const Source& source = task.source;
-  const uint16_t* const from = static_cast<const uint16_t*>(source.data) +
-                               token * source.token_stride + head * source.head_stride;
-  uint16_t* const row = static_cast<uint16_t*>(to.data) +
-                        (to.is_cache ? cache_row : token * to.token_stride) + head * to.head_stride;
+  const uint16_t* const from = SourceHead(task, token, head);
+  uint16_t* const row = DestinationHead(to, token, cache_row, head);
   if (from == row) return;  // in place
   const int64_t chunk = to.channel_chunk == 0 ? task.head_dim : to.channel_chunk;
   for (int64_t channel = 0; channel < task.head_dim; channel += chunk) {

@@ -13,10 +13,9 @@ namespace qkvfuse::kernels {
   return dtype == DType::kBFloat16 ? SourceKind::kBFloat16 : SourceKind::kFloat;
 }
 
-/// Floats of a head's tile in the general path: whole groups of sixteen accumulators, and room for
-/// a vector that begins at the last channel.
-[[nodiscard]] constexpr int64_t PaddedTileFloats(int64_t head_dim) noexcept {
-  return (head_dim + 15) / 16 * 16 + 16;
+/// Channels rounded up to whole pieces, which are also whole groups of sixteen accumulators.
+[[nodiscard]] constexpr int64_t PaddedChannels(int64_t channels) noexcept {
+  return (channels + kPieceChannels - 1) / kPieceChannels * kPieceChannels;
 }
 
 /// A 16-bit head that is not transformed keeps its bits in dense outputs and 16-bit caches.

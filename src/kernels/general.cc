@@ -4,136 +4,271 @@
 #define HWY_TARGET_INCLUDE "kernels/general.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "kernels/copy.h"
-#include "kernels/sinks-inl.h"
+#include "kernels/group-inl.h"
 #include "kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkvfuse::kernels {
 namespace HWY_NAMESPACE {
 
-/// Floats of the tiles of a batch of heads: what stays in L1 between Measure and Emit.
-inline constexpr int64_t kTileFloats = 4096;
+/// Piece table of contiguous elements, for heads that are emitted to memory of ours.
+template <typename T>
+struct ContiguousPieces {
+  int64_t offsets[2 * kMaxHeadDim / kPieceChannels];
+  constexpr ContiguousPieces() : offsets() {
+    int64_t next = 0;
+    for (int64_t& offset : offsets) {
+      offset = next;
+      next += kPieceChannels * int64_t{sizeof(T)};
+    }
+  }
+};
+template <typename T>
+inline constexpr ContiguousPieces<T> kContiguousPieces;
 
-/// A filled head of one token on its way to the sinks.
-struct FilledHead {
-  const float* tile;
-  float factor;  // the reciprocal root of a norm, or 1
-  int64_t token;
-  int64_t head;
-  int64_t row;
+/// Room for a head whose halves are padded.
+inline constexpr int64_t kMaxTileChannels = kMaxHeadDim + 2 * kPieceChannels;
+
+/// Scales and offsets of a head with padded parts: copies that are padded alike.
+struct PaddedScales {
+  HWY_ALIGN float scale[kMaxTileChannels];
+  HWY_ALIGN float offset[kMaxTileChannels];
 };
 
-void EmitTile(const GroupTask& task, const FilledHead& filled, Coefficients coefficients) {
-  const auto [tile, factor, token, head, row] = filled;
-  HWY_ALIGN float lo[kMaxHeadDim / 2 + kTilePadding];
-  HWY_ALIGN float hi[kMaxHeadDim / 2 + kTilePadding];
-  const int64_t half = task.head_dim / 2;
-  Run runs[2] = {{tile, 0, task.head_dim}, {}};
-  int run_count = 1;
-  if (task.transform != Transform::kNone) {
-    RotateTile(tile, half, factor, coefficients, lo, hi);
-    runs[0] = {lo, 0, half};
-    runs[1] = {hi, half, half};
-    run_count = 2;
+CodeScales PadScales(const GroupTask& task, const Parts& parts, int64_t head,
+                     PaddedScales* padded) {
+  for (int64_t i = 0; i < parts.TileChannels(); ++i) {
+    padded->scale[i] = 1.0f;
+    padded->offset[i] = 0.0f;
   }
-  const bool copies_bits = CopiesBits(task);
-  for (const Destination& to : task.dense) {
-    if (to.data == nullptr || (to.is_cache && row == kSkippedRow)) continue;
-    if (copies_bits) {
-      CopyHead(task, to, token, head, row);
-      continue;
-    }
-    uint16_t* const address = RowOf<uint16_t>(to, token, row, head).data;
-    for (int r = 0; r < run_count; ++r) {
-      if (task.store == DType::kFloat16) {
-        DrainRun(Narrow<hwy::float16_t>(), runs[r], to, address);
-      } else {
-        DrainRun(Narrow<hwy::bfloat16_t>(), runs[r], to, address);
+  const size_t bytes = static_cast<size_t>(parts.channels) * sizeof(float);
+  for (int64_t part = 0; part < parts.count; ++part) {
+    const int64_t to = part * parts.padded;
+    const int64_t from = head * task.head_dim + part * parts.channels;
+    std::memcpy(padded->scale + to, task.scale + from, bytes);
+    if (task.offset != nullptr) std::memcpy(padded->offset + to, task.offset + from, bytes);
+  }
+  CodeScales scales;  // divides: where the layout is unusual, the division is not what costs
+  scales.scale = padded->scale;
+  scales.offset = padded->offset;
+  scales.reciprocal = padded->scale;
+  return scales;
+}
+
+/// A block of heads in fp32 tiles of ours, [heads, tokens, padded].
+struct FilledBlock {
+  Parts parts;
+  int64_t padded;
+  const float* tiles;
+  const float* factors;  // [heads, tokens]: the reciprocal roots of a norm
+  float* reciprocals;    // room for a head's
+};
+
+/// One destination of a block, where its layout is not in pieces: emitted to a copy of ours, padded
+/// like the tile, and scattered from there.
+template <class Store, Transform kTransform, SinkKind kSink>
+void EmitStaged(const GroupTask& task, const Tile& tile, const Block& block,
+                const FilledBlock& filled, const Destination& to, const int64_t* cache_rows) {
+  using Element = std::conditional_t<Quantises(kSink), int8_t, uint16_t>;
+  using Emitter =
+      HeadEmitter<FloatSource, Store, kTransform, kSink, LaneOrder::kNatural, kTileLanes>;
+  const Parts& parts = filled.parts;
+  const int64_t stride = 4 * CoefficientStride(task.head_dim);
+  Element ours[kMaxTileChannels];
+  HeadOutput out;
+  if constexpr (Quantises(kSink)) {
+    out.codes = {ours, kContiguousPieces<Element>.offsets};
+  } else {
+    out.store[0] = {ours, kContiguousPieces<Element>.offsets};
+  }
+  PaddedScales padded;
+  for (int64_t h = 0; h < block.heads; ++h) {
+    const int64_t head = block.first_head + h;
+    const CodeScales scales =
+        Quantises(kSink) ? PadScales(task, parts, head, &padded) : CodeScales();
+    for (int64_t i = 0; i < block.tokens; ++i) {
+      if (cache_rows[i] == kSkippedRow) continue;
+      const int64_t at = h * block.tokens + i;
+      const HeadInput in{filled.tiles + at * filled.padded, nullptr, nullptr, 1.0f};
+      const Coefficients coefficients{tile.coefficients + (block.first + i) * stride};
+      Emitter::Emit(parts.TileChannels(), in, out, scales, filled.factors[at], coefficients);
+      Element* const row =
+          RowOf<Element>(to, tile.first_token + block.first + i, cache_rows[i], head).data;
+      for (int64_t part = 0; part < parts.count; ++part) {
+        ScatterRun(ours + part * parts.padded, part * parts.channels, parts.channels, to, row);
       }
     }
   }
-  if (!Quantises(task.sink) || row == kSkippedRow) return;
-  int8_t* const address = RowOf<int8_t>(task.codes, token, row, head).data;
-  for (int r = 0; r < run_count; ++r) {
-    const int64_t channel = head * task.head_dim + runs[r].first;
-    const Quantise quantise{task.scale + channel,
-                            HasOffset(task.sink) ? task.offset + channel : nullptr};
-    DrainRun(quantise, runs[r], task.codes, address);
+}
+
+/// One destination of a block.
+template <class Store, Transform kTransform, SinkKind kSink>
+void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const FilledBlock& filled,
+            const Destination& to) {
+  constexpr int64_t kNoCacheRows[kTileTokens] = {};
+  const int64_t* const rows = to.is_cache ? tile.cache_rows + block.first : kNoCacheRows;
+  if (to.pieces == nullptr) {
+    EmitStaged<Store, kTransform, kSink>(task, tile, block, filled, to, rows);
+    return;
+  }
+  GroupTask only = task;
+  (Quantises(kSink) ? only.codes : only.dense[0]) = to;
+  const Source tiles{filled.tiles, filled.padded, block.tokens * filled.padded, 1, nullptr,
+                     nullptr,      nullptr};
+  const BlockSource from{tiles, 0, 0, filled.factors, filled.reciprocals};
+  constexpr LaneOrder kOrder = LaneOrder::kNatural;
+  if (kTileLanes > 1 && task.head_dim == kCommonHeadDim) {
+    EmitBlock<FloatSource, Store, kTransform, kSink, kOrder, kTileLanes, kCommonHeadDim>(
+        only, tile, block, from, rows);
+  } else {
+    EmitBlock<FloatSource, Store, kTransform, kSink, kOrder, kTileLanes, kAnyHeadDim>(
+        only, tile, block, from, rows);
   }
 }
 
-/// Heads [first, first + heads) of one token, no more than fit the tiles.
-void GeneralHeads(const GroupTask& task, int64_t token, int64_t row, int64_t first, int64_t heads,
-                  Coefficients coefficients) {
-  HWY_ALIGN float tiles[kTileFloats];
-  HWY_ALIGN float factors[kTileFloats / 32];
-  const FillFunction fill = FillOf(task.source_kind);
-  const int64_t padded = PaddedTileFloats(task.head_dim);
-  for (int64_t i = 0; i < heads; ++i) {
-    float* const tile = tiles + i * padded;
-    fill(task.source, token, first + i, task.head_dim, tile);
-    ZeroPadding(tile, task.head_dim, padded);
-    factors[i] = 1.0f;
-  }
-  if (task.transform == Transform::kNormRope) {
-    const int64_t summed = padded - kTilePadding;
-    for (int64_t i = 0; i < heads; ++i) {
-      const HeadInput in{tiles + i * padded, nullptr, nullptr, 1.0f};
-      factors[i] = SumOfSquares<FloatSource, LaneOrder::kNatural, kTileLanes>(in, summed);
+template <Transform kTransform>
+void EmitToAll(const GroupTask& task, const Tile& tile, const Block& block,
+               const FilledBlock& filled) {
+  for (const Destination& to : task.dense) {
+    if (to.data == nullptr || CopiesBits(task)) continue;
+    if (task.store == DType::kFloat16) {
+      EmitTo<HalfStore, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
+    } else {
+      EmitTo<BFloat16Store, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
     }
-    ReciprocalRoots(factors, heads, task.head_dim, task.epsilon);
   }
-  for (int64_t i = 0; i < heads; ++i) {
-    EmitTile(task, {tiles + i * padded, factors[i], token, first + i, row}, coefficients);
+  if (!Quantises(task.sink)) return;
+  // The type of dense outputs does not matter to codes.
+  if (HasOffset(task.sink)) {
+    EmitTo<HalfStore, kTransform, SinkKind::kInt8Offset>(task, tile, block, filled, task.codes);
+  } else {
+    EmitTo<HalfStore, kTransform, SinkKind::kInt8>(task, tile, block, filled, task.codes);
   }
+}
+
+/// Fills the tiles with a block's heads; the sums of their squares go to `sums`, [heads, tokens].
+/// kHeadDim is that of heads of whole pieces with contiguous channels, if it is known.
+template <class SourceType, int64_t kHeadDim>
+HWY_INLINE void FillPieces(const GroupTask& task, const Tile& tile, const Block& block,
+                           int64_t padded, float* tiles, float* sums) {
+  using Head = typename Tee<SourceType>::Head;
+  const Source source = task.source;
+  const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
+  const int64_t first_token = tile.first_token + block.first;
+  const int64_t tokens = block.tokens;
+  for (int64_t i = 0; i < tokens; ++i) {
+    for (int64_t h = 0; h < block.heads; ++h) {
+      const int64_t at = h * tokens + i;
+      const Head head{InputOf<SourceType>(source, first_token + i, block.first_head + h, head_dim),
+                      tiles + at * padded};
+      sums[at] = SumOfSquares<Tee<SourceType>, LaneOrder::kNatural, kTileLanes>(head, head_dim);
+    }
+  }
+}
+
+template <class SourceType>
+void FillBlock(const GroupTask& task, const Tile& tile, const Block& block, const Parts& parts,
+               int64_t padded, float* tiles, float* sums) {
+  if (task.source.channel_stride == 1 && !parts.ArePadded()) {
+    if (task.head_dim == kCommonHeadDim) {
+      return FillPieces<SourceType, kCommonHeadDim>(task, tile, block, padded, tiles, sums);
+    }
+    return FillPieces<SourceType, kAnyHeadDim>(task, tile, block, padded, tiles, sums);
+  }
+  for (int64_t i = 0; i < block.tokens; ++i) {
+    const int64_t token = tile.first_token + block.first + i;
+    for (int64_t h = 0; h < block.heads; ++h) {
+      const int64_t at = h * block.tokens + i;
+      float* const to = tiles + at * padded;
+      sums[at] = FillHead<SourceType>(task.source, token, block.first_head + h, task.head_dim, to);
+      if (parts.ArePadded()) SpreadParts(parts, to);
+    }
+  }
+}
+
+void CopyBlock(const GroupTask& task, const Tile& tile, const Block& block) {
+  Tile part = tile;
+  part.first_token += block.first;
+  part.tokens = block.tokens;
+  part.first_head = block.first_head;
+  part.heads = block.heads;
+  part.cache_rows += block.first;
+  SelectCopy()(task, part);
 }
 
 void GeneralGroup(const GroupTask& task, const Tile& tile) {
-  const int64_t batch =
-      HWY_MIN(kTileFloats / PaddedTileFloats(task.head_dim), kTileFloats / 32 - kTilePadding);
-  const int64_t stride = CoefficientStride(task.head_dim);
-  for (int64_t i = 0; i < tile.tokens; ++i) {
-    const int64_t row = tile.cache_rows[i];
-    if (row == kSkippedRow && OnlyWritesCache(task)) continue;
-    const Coefficients coefficients{tile.coefficients + i * 4 * stride, stride};
-    const int64_t end = tile.first_head + tile.heads;
-    for (int64_t head = tile.first_head; head < end; head += batch) {
-      GeneralHeads(task, tile.first_token + i, row, head, HWY_MIN(batch, end - head), coefficients);
+  const Parts parts = PartsOf(task);
+  const int64_t padded = HWY_MAX(PaddedChannels(task.head_dim), parts.TileChannels());
+  HWY_ALIGN float tiles[kBlockBytes / sizeof(float)];
+  HWY_ALIGN float factors[kBlockHeads];
+  HWY_ALIGN float reciprocals[kMaxHeadDim];
+  const FilledBlock filled{parts, padded, tiles, factors, reciprocals};
+  const int64_t head_bytes = padded * int64_t{sizeof(float)};
+  ForEachBlock(BlockShape::kManyTokens, tile, head_bytes, [&](const Block& block) HWY_ATTR {
+    VisitSource(task.source_kind, [&](auto source) HWY_ATTR {
+      FillBlock<decltype(source)>(task, tile, block, parts, padded, tiles, factors);
+    });
+    if (CopiesBits(task)) CopyBlock(task, tile, block);
+    switch (task.transform) {
+      case Transform::kNone:
+        EmitToAll<Transform::kNone>(task, tile, block, filled);
+        break;
+      case Transform::kRope:
+        EmitToAll<Transform::kRope>(task, tile, block, filled);
+        break;
+      case Transform::kNormRope:
+        ReciprocalRoots(factors, block.heads * block.tokens, task.head_dim, task.epsilon);
+        EmitToAll<Transform::kNormRope>(task, tile, block, filled);
+        break;
     }
-  }
+  });
 }
 
-/// Coefficients of any table type and strides, natural order.
-void GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
-                         float* coefficients) {
-  HWY_ALIGN float cos[kMaxHeadDim + kTilePadding];
-  HWY_ALIGN float sin[kMaxHeadDim + kTilePadding];
-  HWY_ALIGN float gamma[kMaxHeadDim + kTilePadding];
+/// Fills rows of a table, each padded to whole vectors behind its halves.
+template <class Table>
+void FillTableRow(const Source& rows, int64_t token, int64_t half, float* row) {
+  FillHead<Table>(rows, token, 0, 2 * half, row);
+  const Parts parts{2, half, PaddedChannels(half)};
+  if (parts.ArePadded()) SpreadParts(parts, row);
+}
+
+/// Coefficients of any strides, natural order.
+template <class Table>
+void CoefficientsOf(const CoefficientTask& task, int64_t first_token, int64_t tokens,
+                    float* coefficients) {
+  HWY_ALIGN float cos[kMaxTileChannels];
+  HWY_ALIGN float sin[kMaxTileChannels];
+  HWY_ALIGN float gamma[kMaxTileChannels];
   const int64_t half = task.head_dim / 2;
-  const int64_t stride = CoefficientStride(task.head_dim);
-  const FillFunction fill = FillOf(SourceOf(task.table));
+  const int64_t padded = PaddedChannels(half);
   for (int64_t i = 0; i < task.head_dim; ++i) gamma[i] = task.gamma ? task.gamma[i] : 1.0f;
-  for (int64_t i = task.head_dim; i < task.head_dim + kTilePadding; ++i) {
-    cos[i] = sin[i] = gamma[i] = 0.0f;
-  }
+  SpreadParts({2, half, padded}, gamma);
   const Source cos_rows{
       task.cos, task.cos_token_stride, 0, task.cos_channel_stride, nullptr, nullptr, nullptr};
   const Source sin_rows{
       task.sin, task.sin_token_stride, 0, task.sin_channel_stride, nullptr, nullptr, nullptr};
   const TileTag d;
   for (int64_t i = 0; i < tokens; ++i) {
-    fill(cos_rows, first_token + i, 0, task.head_dim, cos);
-    fill(sin_rows, first_token + i, 0, task.head_dim, sin);
-    float* const to = coefficients + i * 4 * stride;
-    for (int64_t j = 0; j < half; j += kTileLanes) {
+    FillTableRow<Table>(cos_rows, first_token + i, half, cos);
+    FillTableRow<Table>(sin_rows, first_token + i, half, sin);
+    float* const to = coefficients + i * 4 * CoefficientStride(task.head_dim);
+    for (int64_t j = 0; j < padded; j += kTileLanes) {
       const auto gamma_lo = hn::LoadU(d, gamma + j);
-      const auto gamma_hi = hn::LoadU(d, gamma + half + j);
-      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, cos + j)), d, to + j);
-      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, sin + j)), d, to + stride + j);
-      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, cos + half + j)), d, to + 2 * stride + j);
-      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, sin + half + j)), d, to + 3 * stride + j);
+      const auto gamma_hi = hn::LoadU(d, gamma + padded + j);
+      float* const block = to + 4 * j;
+      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, cos + j)), d, block);
+      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, sin + j)), d, block + kTileLanes);
+      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, cos + padded + j)), d, block + 2 * kTileLanes);
+      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, sin + padded + j)), d, block + 3 * kTileLanes);
     }
   }
+}
+
+void GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
+                         float* coefficients) {
+  VisitSource(SourceOf(task.table), [&](auto table) HWY_ATTR {
+    CoefficientsOf<decltype(table)>(task, first_token, tokens, coefficients);
+  });
 }
 
 void Widen(DType dtype, const void* from, int64_t count, float* to) {
@@ -148,9 +283,22 @@ void Widen(DType dtype, const void* from, int64_t count, float* to) {
   }
 }
 
+bool HasZero(const float* values, int64_t count) {
+  const TileTag d;
+  const auto zero = hn::Zero(d);
+  auto is_zero = hn::Ne(zero, zero);
+  int64_t i = 0;
+  for (; i + kTileLanes <= count; i += kTileLanes) {
+    is_zero = hn::Or(is_zero, hn::Eq(hn::LoadU(d, values + i), zero));
+  }
+  bool found = !hn::AllFalse(d, is_zero);
+  for (; i < count; ++i) found |= values[i] == 0.0f;
+  return found;
+}
+
 SelectedKernels GeneralKernels() { return {&GeneralGroup, &GeneralCoefficients, "general path"}; }
 
-WidenFunction WidenOfTarget() { return &Widen; }
+ParameterFunctions ParametersOfTarget() { return {&Widen, &HasZero}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace qkvfuse::kernels
@@ -162,7 +310,7 @@ HWY_AFTER_NAMESPACE();
 namespace qkvfuse::kernels {
 
 HWY_EXPORT(GeneralKernels);
-HWY_EXPORT(WidenOfTarget);
+HWY_EXPORT(ParametersOfTarget);
 
 SelectedKernels SelectGeneral(int64_t target, const KernelKey& key) {
   SelectedKernels kernels = HWY_DISPATCH_TABLE(GeneralKernels)[DispatchIndex(target)]();
@@ -170,8 +318,8 @@ SelectedKernels SelectGeneral(int64_t target, const KernelKey& key) {
   return kernels;
 }
 
-WidenFunction SelectWiden(int64_t target) {
-  return HWY_DISPATCH_TABLE(WidenOfTarget)[DispatchIndex(target)]();
+ParameterFunctions SelectParameterFunctions(int64_t target) {
+  return HWY_DISPATCH_TABLE(ParametersOfTarget)[DispatchIndex(target)]();
 }
 
 }  // namespace qkvfuse::kernels

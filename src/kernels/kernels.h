@@ -21,6 +21,8 @@ inline constexpr int64_t kTileTokens = 8;
 /// Fused kernels address 16-bit and int8 rows in pieces of this many channels.
 inline constexpr int64_t kPieceChannels = 16;
 inline constexpr int64_t kMaxHeadDim = 1024;
+/// Of kernels that are not made for one head_dim.
+inline constexpr int64_t kAnyHeadDim = 0;
 
 /// How a head becomes fp32.
 enum class SourceKind : uint8_t {
@@ -38,6 +40,7 @@ enum class Transform : uint8_t { kNone, kRope, kNormRope };
 /// head that was not transformed).
 enum class SinkKind : uint8_t {
   kStore,
+  kStream,  // past the caches, for a dense output that does not stay in them
   kStoreTwice,
   kInt8,
   kInt8Offset,
@@ -70,7 +73,9 @@ struct Destination {
   int64_t channel_stride = 1;
   int64_t channel_chunk = 0;  // 0: not chunked
   int64_t channel_chunk_stride = 0;
-  const int64_t* pieces = nullptr;  // element offset of each kPieceChannels channels; fused only
+  // Byte offset of each kPieceChannels channels, where those lie together; the fused kernels need
+  // it.
+  const int64_t* pieces = nullptr;
 };
 
 /// Everything that a kernel has to know of a head group; constant during a Run.
@@ -96,7 +101,8 @@ struct Tile {
   int64_t tokens = 0;
   int64_t first_head = 0;
   int64_t heads = 0;
-  const float* coefficients = nullptr;  // [tokens, 4, CoefficientStride(head_dim)]
+  const float* coefficients = nullptr;  // [tokens, 4 * CoefficientStride(head_dim)], rope-inl.h
+  int64_t prefetch_end = 0;             // source rows of tokens before it may be fetched ahead
   // [tokens], element offset of the row, or kSkippedRow where the cache is not written. All 0 for a
   // group without a cache.
   const int64_t* cache_rows = nullptr;
@@ -120,7 +126,7 @@ using GroupKernel = void (*)(const GroupTask&, const Tile&);
 using CoefficientKernel = void (*)(const CoefficientTask&, int64_t first_token, int64_t tokens,
                                    float* coefficients);
 
-/// Floats of one of a token's four coefficient rows.
+/// Floats of one of a token's four kinds of coefficients.
 [[nodiscard]] constexpr int64_t CoefficientStride(int64_t head_dim) noexcept {
   return (head_dim / 2 + 15) / 16 * 16;
 }
@@ -143,6 +149,12 @@ struct SelectedKernels {
   const char* name = "";  // "fused" kernels: the list line
 };
 
+/// Bytes that the rows of a destination of kStream must be aligned to.
+inline constexpr int64_t kStreamAlignment = 32;
+
+/// Makes the stores of kStream visible to other threads.
+void FinishStreams();
+
 /// The fused kernels for a key, or null pointers where the list has none.
 [[nodiscard]] SelectedKernels SelectFused(int64_t target, const KernelKey& key);
 
@@ -152,9 +164,14 @@ struct SelectedKernels {
 /// Copies bits: 16-bit heads that are neither transformed nor quantised, on either path.
 [[nodiscard]] GroupKernel SelectCopy();
 
-/// Widens `count` contiguous fp32, fp16 or bf16 elements to fp32.
-using WidenFunction = void (*)(DType dtype, const void* from, int64_t count, float* to);
-[[nodiscard]] WidenFunction SelectWiden(int64_t target);
+/// What Check does to parameters.
+struct ParameterFunctions {
+  /// Widens `count` contiguous fp32, fp16 or bf16 elements to fp32.
+  void (*widen)(DType dtype, const void* from, int64_t count, float* to) = nullptr;
+  /// Whether one of `count` values is 0.
+  bool (*has_zero)(const float* values, int64_t count) = nullptr;
+};
+[[nodiscard]] ParameterFunctions SelectParameterFunctions(int64_t target);
 
 // One selector per file of fused kernels; SelectFused asks them.
 [[nodiscard]] SelectedKernels SelectFusedHalf(int64_t target, const KernelKey& key);

@@ -13,21 +13,21 @@ HWY_BEFORE_NAMESPACE();
 namespace qkvfuse::kernels {
 namespace HWY_NAMESPACE {
 
-/// The coefficient rows of one token: cl, sl, ch, sh, each `stride` floats.
+/// The coefficients of one token, in blocks of the kernel's N lanes: [half / N][cl, sl, ch, sh][N].
 struct Coefficients {
   const float* data;
-  int64_t stride;
 };
 
 /// lo = fma(a, cl, -(b*sl)), hi = fma(b, ch, a*sh) for the lanes that begin at j.
 template <class D>
 HWY_INLINE void Rotate(D d, Coefficients coefficients, int64_t j, VecOf<D> a, VecOf<D> b,
                        VecOf<D>& lo, VecOf<D>& hi) {
-  const float* const at = coefficients.data + j;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  const float* const at = coefficients.data + 4 * j;
   const auto cl = hn::LoadU(d, at);
-  const auto sl = hn::LoadU(d, at + coefficients.stride);
-  const auto ch = hn::LoadU(d, at + 2 * coefficients.stride);
-  const auto sh = hn::LoadU(d, at + 3 * coefficients.stride);
+  const auto sl = hn::LoadU(d, at + kLanes);
+  const auto ch = hn::LoadU(d, at + 2 * kLanes);
+  const auto sh = hn::LoadU(d, at + 3 * kLanes);
   lo = FmaSub(d, a, cl, hn::Mul(b, sl));
   hi = Fma(d, b, ch, hn::Mul(a, sh));
 }

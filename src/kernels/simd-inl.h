@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
 
@@ -96,7 +97,20 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToBFloat16(D d, VecOf<D> value)
   return hn::IfThenElse(is_nan, quiet, rounded);
 }
 
-template <class D>
+/// Whether a store leaves its line in the caches or goes past them; the latter needs whole vectors
+/// and an aligned address.
+enum class StoreHint { kKeep, kStream };
+
+template <StoreHint kHint, class D>
+HWY_INLINE void StoreWords(D d, VecOf<D> words, uint16_t* to) {
+  if constexpr (kHint == StoreHint::kStream && hn::MaxLanes(D()) * sizeof(uint16_t) >= 16) {
+    hn::Stream(words, d, to);
+  } else {
+    hn::StoreU(words, d, to);
+  }
+}
+
+template <StoreHint kHint = StoreHint::kKeep, class D>
 HWY_INLINE void StoreHalf(D d, VecOf<D> value, uint16_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   *to = HalfFromFloat(hn::GetLane(value));
@@ -105,11 +119,11 @@ HWY_INLINE void StoreHalf(D d, VecOf<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> du16;
   const hn::Rebind<hwy::float16_t, D> df16;
   (void)d;
-  hn::StoreU(hn::BitCast(du16, hn::DemoteTo(df16, value)), du16, to);
+  StoreWords<kHint>(du16, hn::BitCast(du16, hn::DemoteTo(df16, value)), to);
 #endif
 }
 
-template <class D>
+template <StoreHint kHint = StoreHint::kKeep, class D>
 HWY_INLINE void StoreBFloat16(D d, VecOf<D> value, uint16_t* to) {
 #if HWY_TARGET == HWY_SCALAR
   *to = BFloat16FromFloat(hn::GetLane(value));
@@ -120,30 +134,55 @@ HWY_INLINE void StoreBFloat16(D d, VecOf<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> du16;
   // The arithmetic shift leaves values of 16 signed bits, which the saturating demotion keeps.
   const auto upper = hn::ShiftRight<16>(hn::BitCast(di32, RoundToBFloat16(d, value)));
-  hn::StoreU(hn::BitCast(du16, hn::DemoteTo(di16, upper)), du16, to);
+  StoreWords<kHint>(du16, hn::BitCast(du16, hn::DemoteTo(di16, upper)), to);
 #endif
 }
 
 // Int8.
 
+/// Adding 1.5 * 2^23 rounds a small float to an integer in the low bits, ties to even.
+inline constexpr float kRounder = 12582912.0f;
+inline constexpr int32_t kRounderBits = 0x4B400000;
+
 /// Codes of z: NaN gives 0, then clamp to [-128, 127], then round half to even.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> CodesOf(D d, VecOf<D> z) {
   const hn::RebindToSigned<D> di32;
-  // Adding 1.5 * 2^23 rounds a small float to an integer in the low bits, ties to even.
-  constexpr float kRounder = 12582912.0f;
-  constexpr int32_t kRounderBits = 0x4B400000;
   const auto number = hn::IfThenZeroElse(hn::IsNaN(z), z);
   const auto clamped = hn::Min(hn::Max(number, hn::Set(d, -128.0f)), hn::Set(d, 127.0f));
   const auto rounded = hn::Add(clamped, hn::Set(d, kRounder));
   return hn::Sub(hn::BitCast(di32, rounded), hn::Set(di32, kRounderBits));
 }
 
+/// Stores codes, saturated to [-128, 127].
 template <class D>
 HWY_INLINE void StoreCodes(D d, hn::Vec<hn::RebindToSigned<D>> codes, int8_t* to) {
   const hn::Rebind<int8_t, D> di8;
   (void)d;
   hn::StoreU(hn::DemoteTo(di8, codes), di8, to);
+}
+
+/// The same for a pair of vectors.
+template <class D>
+HWY_INLINE void StoreCodePair(D d, hn::Vec<hn::RebindToSigned<D>> first,
+                              hn::Vec<hn::RebindToSigned<D>> second, int8_t* to,
+                              int8_t* to_second) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    // Packing two vectors at once leaves groups of four codes in the order 0, 2, 1, 3.
+    const hn::Repartition<int16_t, D> di16;
+    const hn::Rebind<int8_t, decltype(di16)> di8;
+    const hn::Repartition<int32_t, decltype(di8)> groups;
+    const auto words = hn::ReorderDemote2To(di16, first, second);
+    const auto bytes = hn::BitCast(groups, hn::DemoteTo(di8, words));
+    alignas(16) static constexpr int32_t kOrder[4] = {0, 2, 1, 3};
+    const auto ordered = hn::TableLookupLanes(bytes, hn::SetTableIndices(groups, kOrder));
+    hn::StoreU(hn::BitCast(di8, ordered), di8, to);
+    return;
+  }
+#endif
+  StoreCodes(d, first, to);
+  StoreCodes(d, second, to_second);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,5 +1,6 @@
 // Sinks: consume pairs of fp32 vectors and store them as 16-bit values or int8 codes, in pieces of
 // kPieceChannels channels, wherever the layout keeps them.
+#include "kernels/quantise-inl.h"
 #include "kernels/sources-inl.h"
 
 #if defined(QKVFUSE_KERNELS_SINKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,7 +16,7 @@ namespace HWY_NAMESPACE {
 
 [[nodiscard]] constexpr bool StoresTwice(SinkKind sink) { return sink == SinkKind::kStoreTwice; }
 [[nodiscard]] constexpr bool Quantises(SinkKind sink) {
-  return sink != SinkKind::kStore && sink != SinkKind::kStoreTwice;
+  return sink != SinkKind::kStore && sink != SinkKind::kStream && sink != SinkKind::kStoreTwice;
 }
 [[nodiscard]] constexpr bool HasOffset(SinkKind sink) {
   return sink == SinkKind::kInt8Offset || sink == SinkKind::kInt8OffsetStore;
@@ -24,23 +25,49 @@ namespace HWY_NAMESPACE {
   return sink != SinkKind::kInt8 && sink != SinkKind::kInt8Offset;
 }
 
+/// A dense output besides the cache.
+[[nodiscard]] constexpr bool HasDenseAndCache(SinkKind sink) {
+  return StoresTwice(sink) || (Quantises(sink) && Stores(sink));
+}
+[[nodiscard]] constexpr StoreHint HintOf(SinkKind sink) {
+  return sink == SinkKind::kStream ? StoreHint::kStream : StoreHint::kKeep;
+}
+
+/// Addresses of the two vectors of a pair.
+template <typename T>
+struct PairAddress {
+  T* first;
+  T* second;
+};
+
 /// Where one head of one token goes.
 template <typename T>
 struct HeadRow {
   T* data = nullptr;
   const int64_t* pieces = nullptr;
 
-  /// Address of a channel; the rest of its piece follows.
-  [[nodiscard]] HWY_INLINE T* At(int64_t channel) const {
-    return data + pieces[channel / kPieceChannels] + channel % kPieceChannels;
+  /// The pair of vectors of kLanes lanes that begins at channel 2 * kLanes * pair: at most one
+  /// piece, or with 16 lanes exactly two.
+  template <int kLanes>
+  [[nodiscard]] HWY_INLINE PairAddress<T> At(int64_t pair) const {
+    if constexpr (kLanes == kPieceChannels) {
+      return {Piece(2 * pair), Piece(2 * pair + 1)};
+    } else {
+      constexpr int64_t kPairs = kPieceChannels / (2 * kLanes);
+      T* const first = Piece(pair / kPairs) + pair % kPairs * 2 * kLanes;
+      return {first, first + kLanes};
+    }
+  }
+
+ private:
+  [[nodiscard]] HWY_INLINE T* Piece(int64_t piece) const {
+    return reinterpret_cast<T*>(reinterpret_cast<char*>(data) + pieces[piece]);
   }
 };
 
 struct HeadOutput {
   HeadRow<uint16_t> store[2];
   HeadRow<int8_t> codes;
-  const float* scale = nullptr;
-  const float* offset = nullptr;
 };
 
 template <typename T>
@@ -55,85 +82,97 @@ HWY_INLINE HeadRow<T> RowOf(const Destination& to, int64_t token, int64_t cache_
 /// Storage types: how a pair of vectors becomes 16-bit values.
 struct HalfStore {
   static constexpr DType kDType = DType::kFloat16;
-  template <LaneOrder kOrder, class D>
+  template <LaneOrder kOrder, StoreHint kHint, class D>
   static HWY_INLINE void StorePair(D d, VecOf<D> first, VecOf<D> second, uint16_t* to,
                                    uint16_t* to_second) {
     static_assert(kOrder == LaneOrder::kNatural);
-    StoreHalf(d, first, to);
-    StoreHalf(d, second, to_second);
+    StoreHalf<kHint>(d, first, to);
+    StoreHalf<kHint>(d, second, to_second);
   }
 };
 
 struct BFloat16Store {
   static constexpr DType kDType = DType::kBFloat16;
-  template <LaneOrder kOrder, class D>
+  template <LaneOrder kOrder, StoreHint kHint, class D>
   static HWY_INLINE void StorePair(D d, VecOf<D> first, VecOf<D> second, uint16_t* to,
                                    uint16_t* to_second) {
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kOrder == LaneOrder::kEvenOdd) {
-      const hn::Repartition<uint16_t, D> du16;
-      const auto even = hn::ShiftRight<16>(RoundToBFloat16(d, first));
-      const auto odd = RoundToBFloat16(d, second);
-      const auto both = hn::OddEven(hn::BitCast(du16, odd), hn::BitCast(du16, even));
-      if constexpr (hn::MaxLanes(d) == kPieceChannels) {
-        const hn::Half<decltype(du16)> half;
-        hn::StoreU(hn::LowerHalf(half, both), half, to);
-        hn::StoreU(hn::UpperHalf(half, both), half, to_second);
-      } else {
-        hn::StoreU(both, du16, to);
-      }
+      StoreEvenOdd<kHint>(d, first, second, to, to_second);
       return;
     }
 #endif
-    StoreBFloat16(d, first, to);
-    StoreBFloat16(d, second, to_second);
+    StoreBFloat16<kHint>(d, first, to);
+    StoreBFloat16<kHint>(d, second, to_second);
   }
+
+#if HWY_TARGET != HWY_SCALAR
+ private:
+  /// Works on the words of both vectors at once: first the upper halves of all channels, which are
+  /// to be kept, then the lower halves, which decide about the rounding.
+  template <StoreHint kHint, class D>
+  static HWY_INLINE void StoreEvenOdd(D d, VecOf<D> even, VecOf<D> odd, uint16_t* to,
+                                      uint16_t* to_second) {
+    const hn::RebindToUnsigned<D> du32;
+    const hn::Repartition<uint16_t, D> du16;
+    const auto even_bits = hn::BitCast(du32, even);
+    const auto odd_bits = hn::BitCast(du32, odd);
+    const auto upper =
+        hn::OddEven(hn::BitCast(du16, odd_bits), hn::BitCast(du16, hn::ShiftRight<16>(even_bits)));
+    const auto lower =
+        hn::OddEven(hn::BitCast(du16, hn::ShiftLeft<16>(odd_bits)), hn::BitCast(du16, even_bits));
+    // lower + 0x7FFF + (upper & 1) has 17 bits, of which the top one is the carry to `upper`; the
+    // rounding average is its half.
+    const auto is_odd = hn::And(upper, hn::Set(du16, uint16_t{1}));
+    const auto half_sum = hn::AverageRound(lower, hn::Add(is_odd, hn::Set(du16, uint16_t{0x7FFE})));
+    auto rounded = hn::Add(upper, hn::ShiftRight<15>(half_sum));
+    // A sum is NaN where a term is; that infinities can cancel costs time, not correctness.
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(even, odd))))) {
+      rounded = hn::OddEven(hn::BitCast(du16, RoundToBFloat16(d, odd)),
+                            hn::BitCast(du16, hn::ShiftRight<16>(RoundToBFloat16(d, even))));
+    }
+    if constexpr (hn::MaxLanes(d) == kPieceChannels) {
+      const hn::Half<decltype(du16)> half;
+      StoreWords<kHint>(half, hn::LowerHalf(half, rounded), to);
+      StoreWords<kHint>(half, hn::UpperHalf(half, rounded), to_second);
+    } else {
+      StoreWords<kHint>(du16, rounded, to);
+    }
+  }
+#endif
 };
 
-/// Stores the pair that begins at `channel` to every destination of the sink.
+/// Stores the pair of vectors number `pair` of a head to every destination of the sink.
 template <class Store, SinkKind kSink, LaneOrder kOrder, class D>
 HWY_INLINE void SinkPair(D d, VecOf<D> first, VecOf<D> second, const HeadOutput& out,
-                         int64_t channel) {
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-  // A pair is at most one piece, or with 16 lanes exactly two.
-  const auto second_of = [channel](const auto& row, auto* first_address) HWY_ATTR {
-    return kLanes == kPieceChannels ? row.At(channel + kLanes) : first_address + kLanes;
-  };
+                         const CodeScales& scales, int64_t pair) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
   if constexpr (Stores(kSink)) {
-    uint16_t* const to = out.store[0].At(channel);
-    Store::template StorePair<kOrder>(d, first, second, to, second_of(out.store[0], to));
+    const auto to = out.store[0].template At<kLanes>(pair);
+    Store::template StorePair<kOrder, HintOf(kSink)>(d, first, second, to.first, to.second);
   }
   if constexpr (StoresTwice(kSink)) {
-    uint16_t* const to = out.store[1].At(channel);
-    Store::template StorePair<kOrder>(d, first, second, to, second_of(out.store[1], to));
+    const auto to = out.store[1].template At<kLanes>(pair);
+    Store::template StorePair<kOrder, StoreHint::kKeep>(d, first, second, to.first, to.second);
   }
   if constexpr (Quantises(kSink)) {
     static_assert(kOrder == LaneOrder::kNatural);
-    auto z0 = hn::Div(first, hn::LoadU(d, out.scale + channel));
-    auto z1 = hn::Div(second, hn::LoadU(d, out.scale + channel + kLanes));
-    if constexpr (HasOffset(kSink)) {
-      z0 = hn::Add(z0, hn::LoadU(d, out.offset + channel));
-      z1 = hn::Add(z1, hn::LoadU(d, out.offset + channel + kLanes));
-    }
-    int8_t* const to = out.codes.At(channel);
-    StoreCodes(d, CodesOf(d, z0), to);
-    StoreCodes(d, CodesOf(d, z1), second_of(out.codes, to));
+    hn::Vec<hn::RebindToSigned<D>> code0, code1;
+    CodePair<HasOffset(kSink)>(d, first, second, scales, pair * 2 * kLanes, code0, code1);
+    const auto to = out.codes.template At<kLanes>(pair);
+    StoreCodePair(d, code0, code1, to.first, to.second);
   }
 }
 
-/// Copies the bits of the 16-bit pair that begins at `channel`.
+/// Copies the bits of the 16-bit pair number `pair`.
 template <class D>
-HWY_INLINE void CopyPair(D d, const HeadInput& in, const HeadOutput& out, int64_t channel) {
+HWY_INLINE void CopyPair(D d, const HeadInput& in, const HeadOutput& out, int64_t pair) {
   (void)d;
-  constexpr size_t kBytes = 2 * hn::MaxLanes(D()) * sizeof(uint16_t);
-  constexpr size_t kPieceBytes = kPieceChannels * sizeof(uint16_t);
-  const uint16_t* const from = static_cast<const uint16_t*>(in.data) + channel;
-  if constexpr (kBytes <= kPieceBytes) {
-    hwy::CopyBytes<kBytes>(from, out.store[0].At(channel));
-  } else {
-    hwy::CopyBytes<kPieceBytes>(from, out.store[0].At(channel));
-    hwy::CopyBytes<kPieceBytes>(from + kPieceChannels, out.store[0].At(channel + kPieceChannels));
-  }
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
+  const auto to = out.store[0].template At<kLanes>(pair);
+  const uint16_t* const from = static_cast<const uint16_t*>(in.data) + pair * 2 * kLanes;
+  hwy::CopyBytes<kLanes * sizeof(uint16_t)>(from, to.first);
+  hwy::CopyBytes<kLanes * sizeof(uint16_t)>(from + kLanes, to.second);
 }
 
 }  // namespace HWY_NAMESPACE

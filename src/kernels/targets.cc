@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
 
@@ -31,5 +32,7 @@ const std::vector<Target>& SupportedTargets() {
   static const std::vector<Target> targets = FindTargets();
   return targets;
 }
+
+void FinishStreams() { hwy::FlushStream(); }
 
 }  // namespace qkvfuse::kernels

@@ -30,13 +30,14 @@ Status CheckLayout(const CacheLayout& layout, const char* name, int64_t head_dim
   return {};
 }
 
-std::vector<int64_t> PieceTable(int64_t head_dim, int64_t channel_chunk,
+std::vector<int64_t> PieceTable(int64_t head_dim, int64_t element_bytes, int64_t channel_chunk,
                                 int64_t channel_chunk_stride) {
   std::vector<int64_t> pieces;
   for (int64_t channel = 0; channel < head_dim; channel += kernels::kPieceChannels) {
-    pieces.push_back(channel_chunk == 0 ? channel
-                                        : channel / channel_chunk * channel_chunk_stride +
-                                              channel % channel_chunk);
+    const int64_t offset = channel_chunk == 0 ? channel
+                                              : channel / channel_chunk * channel_chunk_stride +
+                                                    channel % channel_chunk;
+    pieces.push_back(offset * element_bytes);
   }
   return pieces;
 }

@@ -22,8 +22,8 @@ namespace qkvfuse {
 /// Strides are not judged here.
 [[nodiscard]] Status CheckLayout(const CacheLayout& layout, const char* name, int64_t head_dim);
 
-/// Element offset of every 16 channels of a row of `head_dim` channels.
-[[nodiscard]] std::vector<int64_t> PieceTable(int64_t head_dim, int64_t channel_chunk,
-                                              int64_t channel_chunk_stride);
+/// Byte offset of every 16 channels of a row of `head_dim` channels of `element_bytes` each.
+[[nodiscard]] std::vector<int64_t> PieceTable(int64_t head_dim, int64_t element_bytes,
+                                              int64_t channel_chunk, int64_t channel_chunk_stride);
 
 }  // namespace qkvfuse

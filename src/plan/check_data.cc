@@ -74,9 +74,7 @@ Status CheckScales(const PlanImpl& plan, const Tensors& tensors, const Workspace
     const void* const packed = parts.Parameter(operand);
     const auto* const scale =
         static_cast<const float*>(packed != nullptr ? packed : PointerOf(tensors, operand));
-    int32_t zeros = 0;  // a sum, unlike an early exit, is computed in vectors
-    for (int64_t i = 0; i < spec.count; ++i) zeros += scale[i] == 0.0f ? 1 : 0;
-    if (zeros == 0) continue;
+    if (!plan.parameters.has_zero(scale, spec.count)) continue;
     int64_t first = 0;
     while (scale[first] != 0.0f) ++first;
     return Invalid(spec.name, ": element ", first,
@@ -113,7 +111,11 @@ Status CheckExtents(const PlanImpl& plan, TokenCount tokens) {
   Status status = CheckTokenCount(plan, tokens);
   if (!status.ok() || tokens.total() == 0) return status;
   status = CheckTokenParameters(plan, tokens);
-  if (!status.ok()) return status;
+  if (!status.ok() || plan.HasCheckedExtents(tokens)) return status;
+  return CheckRowExtents(plan, tokens);
+}
+
+Status CheckRowExtents(const PlanImpl& plan, TokenCount tokens) {
   return ForEachUsed(plan.pipeline, [&](Operand operand, const OperandSpec& spec) -> Status {
     // Caches do not depend on the tokens: BuildPlan looked at them.
     if (spec.role == Role::kCache || spec.role == Role::kParameter) return {};
@@ -131,7 +133,7 @@ Status CheckData(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens
   status = CheckWorkspace(plan, tokens, workspace);
   if (!status.ok()) return status;
   const Workspace used{workspace.data, WorkspaceParts::Bytes(plan, tokens)};
-  status = CheckOverlap(plan.pipeline, tensors, tokens, used);
+  status = CheckOverlap(plan.pipeline, plan.regions, tensors, tokens, used);
   if (!status.ok()) return status;
   const WorkspaceParts parts(plan, tokens, workspace.data);
   status = CheckSlots(plan, tensors, tokens, parts);

@@ -10,6 +10,9 @@ namespace qkvfuse::internal {
 /// hold.
 [[nodiscard]] Status CheckExtents(const PlanImpl& plan, TokenCount tokens);
 
+/// The part of it that looks at extents, without regard to what was checked before.
+[[nodiscard]] Status CheckRowExtents(const PlanImpl& plan, TokenCount tokens);
+
 /// CheckExtents and everything else of Plan::Check.
 [[nodiscard]] Status CheckData(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                                Workspace workspace);

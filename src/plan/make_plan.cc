@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "kernels/copy.h"
 #include "plan/cache_layout.h"
+#include "plan/check_data.h"
 #include "plan/operand_view.h"
 #include "plan/parameters.h"
 #include "plan/plan_impl.h"
@@ -137,7 +138,8 @@ std::string ReasonForGeneral(const Pipeline& pipeline, const HeadGroup& group) {
     if (dense && pipeline.of(*dense).strides.channel != 1) return strided(pipeline.of(*dense));
   }
   if (!group.cache) return "";
-  const CacheLayout& layout = pipeline.of(*group.cache).layout;
+  const OperandSpec& cache = pipeline.of(*group.cache);
+  const CacheLayout& layout = cache.layout;
   if (layout.channel_stride != 1) {
     return Concat(pipeline.of(*group.cache).name, " has channel stride ", layout.channel_stride);
   }
@@ -197,6 +199,11 @@ Status SelectKernels(const Pipeline& pipeline, const kernels::Target& target, Pa
     const kernels::SelectedKernels fused = kernels::SelectFused(target.id, key);
     if (fused.group != nullptr) {
       UseKernels(fused, out);
+      if (key.sink == SinkKind::kStore && !group.cache) {
+        KernelKey streaming = key;
+        streaming.sink = SinkKind::kStream;
+        out->streaming = kernels::SelectFused(target.id, streaming).group;
+      }
       out->is_fused = true;
       out->description = Concat("fused kernel ", fused.name);
       return {};
@@ -212,13 +219,20 @@ Status SelectKernels(const Pipeline& pipeline, const kernels::Target& target, Pa
   return {};
 }
 
+/// Tables for the destinations that keep every kPieceChannels channels together: all of a fused
+/// group's. The general path goes through a copy of its own where it finds none.
 void MakePieceTables(const Pipeline& pipeline, const HeadGroup& group, GroupKernels* out) {
-  if (!out->is_fused) return;
-  out->dense_pieces = PieceTable(pipeline.head_dim, 0, 0);
+  // The general path pads each half of a head that is rotated.
+  const bool pads_halves = !out->is_fused && group.has_rope;
+  const int64_t part = pads_halves ? pipeline.head_dim / 2 : pipeline.head_dim;
+  if (part % kernels::kPieceChannels != 0) return;
+  out->dense_pieces = PieceTable(pipeline.head_dim, SizeOf(pipeline.store), 0, 0);
   if (!group.cache) return;
-  const CacheLayout& layout = pipeline.of(*group.cache).layout;
-  out->cache_pieces =
-      PieceTable(pipeline.head_dim, layout.channel_chunk, layout.channel_chunk_stride);
+  const OperandSpec& cache = pipeline.of(*group.cache);
+  const CacheLayout& layout = cache.layout;
+  if (layout.channel_stride != 1 || layout.channel_chunk % kernels::kPieceChannels != 0) return;
+  out->cache_pieces = PieceTable(pipeline.head_dim, SizeOf(cache.dtype), layout.channel_chunk,
+                                 layout.channel_chunk_stride);
 }
 
 void LayOutWorkspace(PlanImpl* plan) {
@@ -234,6 +248,20 @@ void LayOutWorkspace(PlanImpl* plan) {
   plan->workspace.fixed_bytes = next;
 }
 
+/// Looks once at what few calls are larger than, so that those need not look.
+void CheckCommonExtents(PlanImpl* plan) {
+  constexpr int64_t kTokens = 65536;
+  plan->sequences_follow = true;
+  for (const OperandSpec& spec : plan->pipeline.operands.items) {
+    if (spec.role == Role::kRows && spec.strides.batch != TokenStrides::kFollows) {
+      plan->sequences_follow = false;
+    }
+  }
+  const bool one_sequence = CheckRowExtents(*plan, TokenCount(1, kTokens)).ok();
+  const bool many = !plan->sequences_follow || CheckRowExtents(*plan, TokenCount(kTokens, 1)).ok();
+  plan->checked_tokens = one_sequence && many ? kTokens : 0;
+}
+
 Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) {
   Status status = CheckOperands(pipeline);
   if (!status.ok()) return status;
@@ -245,7 +273,7 @@ Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) 
   plan->pipeline = pipeline;
   plan->pipeline.strict = options.strict;
   plan->target = *target;
-  plan->widen = kernels::SelectWiden(target->id);
+  plan->parameters = kernels::SelectParameterFunctions(target->id);
   for (size_t g = 0; g < plan->groups.size(); ++g) {
     GroupKernels& group = plan->groups[g];
     status = SelectKernels(plan->pipeline, *target, *path, g, &group);
@@ -256,6 +284,8 @@ Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) 
                                 !plan->pipeline.groups[g - 1].gamma;
   }
   LayOutWorkspace(plan.get());
+  plan->regions.Make(plan->pipeline);
+  CheckCommonExtents(plan.get());
   return Plan(std::move(plan));
 }
 

@@ -109,28 +109,6 @@ bool FitsExtent(const Axes& axes, DType dtype) noexcept {
   return true;
 }
 
-/// One operand of a call in memory; x is taken apart into its q, k and v heads, and what lies
-/// exactly on one of them may be that group's dense output.
-struct Region {
-  const OperandSpec* spec = nullptr;
-  const void* data = nullptr;
-  Axes axes;
-  int group = -1;     // of x, or of a dense output
-  int64_t begin = 0;  // first byte, and one past the last
-  int64_t end = 0;
-
-  [[nodiscard]] ByteView view() const noexcept { return ViewOf(axes, spec->dtype, data); }
-};
-
-bool LieOnEachOther(const Region& a, const Region& b) noexcept {
-  if (a.group < 0 || a.group != b.group || a.spec->dtype != b.spec->dtype) return false;
-  const ByteView x = a.view();
-  const ByteView y = b.view();
-  return x.base == y.base && x.axes == y.axes &&
-         std::equal(x.strides.begin(), x.strides.begin() + x.axes, y.strides.begin()) &&
-         std::equal(x.sizes.begin(), x.sizes.begin() + x.axes, y.sizes.begin());
-}
-
 int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
   for (size_t g = 0; g < pipeline.groups.size(); ++g) {
     // Only one of two dense outputs can lie on x, else they overlap each other.
@@ -141,58 +119,114 @@ int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
   return -1;
 }
 
-/// The regions of a call, outputs first.
-struct Regions {
-  std::array<Region, kOperandCount + 3> items;
-  int count = 0;
-  int outputs = 0;
-
-  void Add(const OperandSpec& spec, int group, const Axes& axes, const void* data) noexcept {
-    Region& region = items[static_cast<size_t>(count++)];
-    region.spec = &spec;
-    region.data = data;
-    region.axes = axes;
-    region.group = group;
-    region.begin = region.end = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
-    const int64_t element_bytes = SizeOf(spec.dtype);
-    for (int axis = 0; axis < axes.count; ++axis) {
-      const auto i = static_cast<size_t>(axis);
-      const int64_t span = (axes.sizes[i] - 1) * axes.strides[i] * element_bytes;
-      (span < 0 ? region.begin : region.end) += span;
-    }
-    region.end += element_bytes;
-  }
-};
-
-void AddPartsOfX(const Pipeline& pipeline, const Tensors& tensors, TokenCount tokens,
-                 Regions* regions) noexcept {
-  const OperandSpec& x = pipeline.of(Operand::kX);
-  for (size_t g = 0; g < pipeline.groups.size(); ++g) {
-    const HeadGroup& group = pipeline.groups[g];
-    Axes axes;
-    AddRows(x, group.heads, pipeline.head_dim, tokens, &axes);
-    const char* const data =
-        static_cast<const char*>(tensors.x) + group.first_head * x.strides.head * SizeOf(x.dtype);
-    regions->Add(x, static_cast<int>(g), axes, data);
-  }
+/// All axes of a region.
+Axes AxesOf(const Pipeline& pipeline, const Region& region, TokenCount tokens) noexcept {
+  const OperandSpec& spec = pipeline.of(region.operand);
+  if (region.operand != Operand::kX) return AxesOf(pipeline, spec, tokens);
+  Axes axes;
+  const HeadGroup& group = pipeline.groups[static_cast<size_t>(region.group)];
+  AddRows(spec, group.heads, pipeline.head_dim, tokens, &axes);
+  return axes;
 }
 
-void CollectRegions(const Pipeline& pipeline, const Tensors& tensors, TokenCount tokens,
-                    Regions* regions) noexcept {
-  for (const bool wants_outputs : {true, false}) {
-    for (size_t i = 0; i < kOperandCount; ++i) {
-      const auto operand = static_cast<Operand>(i);
-      const OperandSpec& spec = pipeline.of(operand);
-      if (spec.role == Role::kUnused || spec.is_output != wants_outputs) continue;
-      if (operand == Operand::kX) {
-        AddPartsOfX(pipeline, tensors, tokens, regions);
-        continue;
-      }
-      regions->Add(spec, GroupOfDense(pipeline, operand), AxesOf(pipeline, spec, tokens),
-                   PointerOf(tensors, operand));
-    }
-    if (wants_outputs) regions->outputs = regions->count;
+ByteView ViewOf(const Pipeline& pipeline, const Region& region, const Tensors& tensors,
+                TokenCount tokens) noexcept {
+  const char* const data = static_cast<const char*>(PointerOf(tensors, region.operand));
+  return ViewOf(AxesOf(pipeline, region, tokens), pipeline.of(region.operand).dtype,
+                data + region.offset);
+}
+
+bool LieOnEachOther(const ByteView& a, const ByteView& b) noexcept {
+  return a.base == b.base && a.axes == b.axes &&
+         std::equal(a.strides.begin(), a.strides.begin() + a.axes, b.strides.begin()) &&
+         std::equal(a.sizes.begin(), a.sizes.begin() + a.axes, b.sizes.begin());
+}
+
+Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t offset) {
+  const OperandSpec& spec = pipeline.of(operand);
+  const int64_t element_bytes = SizeOf(spec.dtype);
+  Region region;
+  region.operand = operand;
+  region.group = group;
+  region.offset = offset;
+  switch (spec.role) {
+    case Role::kRows:
+      region.follows = spec.strides.batch == TokenStrides::kFollows;
+      region.batch_stride = region.follows ? 0 : spec.strides.batch * element_bytes;
+      region.token_stride = spec.strides.token * element_bytes;
+      break;
+    case Role::kSlots:
+      region.follows = pipeline.slots.mode == SlotMode::kSlotPerToken;
+      (region.follows ? region.token_stride : region.batch_stride) =
+          pipeline.slots.stride * element_bytes;
+      break;
+    case Role::kTokenParameter:
+      region.follows = true;
+      if (spec.shape.rank == 0) region.token_stride = element_bytes;
+      break;
+    default:
+      break;
   }
+  const ByteView one = ViewOf(AxesOf(pipeline, region, TokenCount(1)), spec.dtype, nullptr);
+  region.begin = offset + one.begin();
+  region.end = offset + one.end();
+  return region;
+}
+
+/// Bytes of a call.
+struct ByteRange {
+  int64_t begin;
+  int64_t end;
+};
+
+ByteRange RangeOf(const Region& region, const void* data, TokenCount tokens) noexcept {
+  const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+  ByteRange range{base + region.begin, base + region.end};
+  const auto extend = [&range](int64_t span) { (span < 0 ? range.begin : range.end) += span; };
+  if (region.follows) {
+    extend((tokens.total() - 1) * region.token_stride);
+  } else {
+    extend((tokens.batch - 1) * region.batch_stride);
+    extend((tokens.sequence - 1) * region.token_stride);
+  }
+  return range;
+}
+
+bool AreApart(const ByteRange& a, const ByteRange& b) noexcept {
+  return a.end <= b.begin || b.end <= a.begin;
+}
+
+Status Refuse(Overlap overlap, const char* output, const char* other, const char* x) {
+  if (overlap == Overlap::kSome) {
+    return Invalid(output, ": overlaps ", other,
+                   ", an output must not share an element with another tensor (except a dense "
+                   "output that lies exactly on its own part of ",
+                   x, ")");
+  }
+  return Invalid(output, ": its byte range crosses that of ", other,
+                 " and their strides do not nest, so they cannot be shown to be disjoint, as they "
+                 "must be");
+}
+
+/// Whether two regions whose byte ranges cross share an element, other than as they may.
+Overlap OverlapOf(const Pipeline& pipeline, const Region& output, const Region& other,
+                  const Tensors& tensors, TokenCount tokens) noexcept {
+  const ByteView a = ViewOf(pipeline, output, tensors, tokens);
+  const ByteView b = ViewOf(pipeline, other, tensors, tokens);
+  const OperandSpec& other_spec = pipeline.of(other.operand);
+  const bool is_own_part = output.group >= 0 && output.group == other.group &&
+                           !other_spec.is_output &&
+                           other_spec.dtype == pipeline.of(output.operand).dtype;
+  return is_own_part && LieOnEachOther(a, b) ? Overlap::kNone : Intersect(a, b);
+}
+
+/// The same for the workspace, all of whose bytes count.
+Overlap OverlapOf(const Pipeline& pipeline, const ByteRange& workspace, const Region& other,
+                  const Tensors& tensors, TokenCount tokens) noexcept {
+  ByteView bytes;
+  bytes.base = workspace.begin;
+  bytes.Add(workspace.end - workspace.begin, 1);
+  return Intersect(bytes, ViewOf(pipeline, other, tensors, tokens));
 }
 
 }  // namespace
@@ -219,36 +253,51 @@ Status CheckOperandExtent(const Pipeline& pipeline, Operand operand, TokenCount 
                  "output's must be");
 }
 
-Status CheckOverlap(const Pipeline& pipeline, const Tensors& tensors, TokenCount tokens,
-                    Workspace workspace) {
-  Regions regions;
-  OperandSpec scratch;
-  scratch.dtype = DType::kInt8;
-  scratch.name = "workspace";
-  scratch.is_output = true;
-  Axes bytes;
-  bytes.Add(static_cast<int64_t>(workspace.bytes), 1);
-  regions.Add(scratch, -1, bytes, workspace.data);
-  CollectRegions(pipeline, tensors, tokens, &regions);
-  for (int o = 0; o < regions.outputs; ++o) {
-    const Region& output = regions.items[static_cast<size_t>(o)];
-    for (int i = o + 1; i < regions.count; ++i) {
-      const Region& other = regions.items[static_cast<size_t>(i)];
-      if (output.end <= other.begin || other.end <= output.begin) continue;
-      if (!other.spec->is_output && LieOnEachOther(output, other)) continue;
-      switch (Intersect(output.view(), other.view())) {
-        case Overlap::kNone:
-          continue;
-        case Overlap::kSome:
-          return Invalid(output.spec->name, ": overlaps ", other.spec->name,
-                         ", an output must not share an element with another tensor (except a "
-                         "dense output that lies exactly on its own part of ",
-                         pipeline.of(Operand::kX).name, ")");
-        case Overlap::kUnknown:
-          return Invalid(output.spec->name, ": its byte range crosses that of ", other.spec->name,
-                         " and their strides do not nest, so they cannot be shown to be disjoint, "
-                         "as they must be");
+void Regions::Make(const Pipeline& pipeline) {
+  count = 0;
+  for (const bool wants_outputs : {true, false}) {
+    for (size_t i = 0; i < kOperandCount; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      const OperandSpec& spec = pipeline.of(operand);
+      if (spec.role == Role::kUnused || spec.is_output != wants_outputs) continue;
+      if (operand != Operand::kX) {
+        items[static_cast<size_t>(count++)] =
+            RegionOf(pipeline, operand, GroupOfDense(pipeline, operand), 0);
+        continue;
       }
+      for (size_t g = 0; g < pipeline.groups.size(); ++g) {
+        const int64_t first = pipeline.groups[g].first_head * spec.strides.head;
+        items[static_cast<size_t>(count++)] =
+            RegionOf(pipeline, operand, static_cast<int>(g), first * SizeOf(spec.dtype));
+      }
+    }
+    if (wants_outputs) outputs = count;
+  }
+}
+
+Status CheckOverlap(const Pipeline& pipeline, const Regions& regions, const Tensors& tensors,
+                    TokenCount tokens, Workspace workspace) {
+  std::array<ByteRange, Regions::kMax> ranges;
+  const auto count = static_cast<size_t>(regions.count);
+  const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(workspace.data));
+  const ByteRange scratch{base, base + static_cast<int64_t>(workspace.bytes)};
+  const char* const x = pipeline.of(Operand::kX).name;
+  for (size_t i = 0; i < count; ++i) {
+    const Region& region = regions.items[i];
+    ranges[i] = RangeOf(region, PointerOf(tensors, region.operand), tokens);
+    if (AreApart(scratch, ranges[i])) continue;
+    const Overlap overlap = OverlapOf(pipeline, scratch, region, tensors, tokens);
+    if (overlap == Overlap::kNone) continue;
+    return Refuse(overlap, "workspace", pipeline.of(region.operand).name, x);
+  }
+  for (size_t o = 0; o < static_cast<size_t>(regions.outputs); ++o) {
+    const Region& output = regions.items[o];
+    for (size_t i = o + 1; i < count; ++i) {
+      if (AreApart(ranges[o], ranges[i])) continue;
+      const Region& other = regions.items[i];
+      const Overlap overlap = OverlapOf(pipeline, output, other, tensors, tokens);
+      if (overlap == Overlap::kNone) continue;
+      return Refuse(overlap, pipeline.of(output.operand).name, pipeline.of(other.operand).name, x);
     }
   }
   return {};

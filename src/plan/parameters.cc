@@ -45,7 +45,7 @@ void PackRun(const PlanImpl& plan, DType dtype, const void* from, int64_t count,
   if (dtype == DType::kInt32) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(int32_t));
   } else {
-    plan.widen(dtype, from, count, reinterpret_cast<float*>(to));
+    plan.parameters.widen(dtype, from, count, reinterpret_cast<float*>(to));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "plan/operand_view.h"
 #include "plan/pipeline.h"
 
 namespace qkvfuse::internal {
@@ -15,12 +16,13 @@ namespace qkvfuse::internal {
 /// The kernels of a head group and why they were chosen.
 struct GroupKernels {
   kernels::GroupKernel group = nullptr;
+  kernels::GroupKernel streaming = nullptr;  // the same for large dense outputs, if there is one
   kernels::CoefficientKernel coefficients = nullptr;
   kernels::GroupTask task;  // all but the pointers of a call
   std::string description;  // "fused: k16Bit kNormRope kStore", "general path: head_dim 46 ..."
   bool is_fused = false;
   bool shares_coefficients = false;   // with the group before: no gamma of its own
-  std::vector<int64_t> dense_pieces;  // element offset of every kPieceChannels channels
+  std::vector<int64_t> dense_pieces;  // byte offset of every kPieceChannels channels
   std::vector<int64_t> cache_pieces;
 };
 
@@ -34,9 +36,19 @@ class PlanImpl {
  public:
   Pipeline pipeline;
   kernels::Target target;
-  kernels::WidenFunction widen = nullptr;
+  kernels::ParameterFunctions parameters;
   std::array<GroupKernels, 3> groups;
   WorkspaceMap workspace;
+  Regions regions;
+  /// Sequences follow each other in every row tensor.
+  bool sequences_follow = false;
+  /// Up to so many tokens of one sequence, or of several that follow each other, every extent of a
+  /// call fits and no output overlaps itself; calls of more, and others, are looked at.
+  int64_t checked_tokens = 0;
+
+  [[nodiscard]] bool HasCheckedExtents(TokenCount tokens) const noexcept {
+    return tokens.total() <= checked_tokens && (tokens.batch == 1 || sequences_follow);
+  }
 };
 
 /// Checks what is common to all operators, selects kernels and lays out the workspace.

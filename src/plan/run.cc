@@ -17,6 +17,12 @@ using kernels::Tile;
 // Coefficients of a tile of tokens; with head_dim 128, those of kTileTokens.
 constexpr int64_t kCoefficientFloats = 4096;
 
+// Rows of fewer bytes are in the caches, or soon are without help.
+constexpr int64_t kFetchAheadBytes = int64_t{1} << 20;
+
+// A dense output of so many bytes has left the caches before it is read.
+constexpr int64_t kStreamBytes = int64_t{16} << 20;
+
 constexpr int64_t kNoCacheRows[kernels::kTileTokens] = {};
 
 /// The stride from one token to the next where all tokens of a call are evenly spaced, else the
@@ -25,6 +31,10 @@ int64_t TokenStrideOf(const TokenStrides& strides, TokenCount tokens) noexcept {
   return tokens.sequence == 1 && tokens.batch > 1 && strides.batch != TokenStrides::kFollows
              ? strides.batch
              : strides.token;
+}
+
+const int64_t* PiecesOf(const std::vector<int64_t>& table) noexcept {
+  return table.empty() ? nullptr : table.data();
 }
 
 bool IsEvenlySpaced(const TokenStrides& strides, TokenCount tokens) noexcept {
@@ -49,18 +59,29 @@ class Execution {
     MakeCoefficientTasks();
   }
 
+  ~Execution() {
+    if (std::find(streams_.begin(), streams_.end(), true) != streams_.end()) {
+      kernels::FinishStreams();
+    }
+  }
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
   /// Tokens [begin, end) of the tasks.
   void Run(int64_t begin, int64_t end) noexcept {
     const int64_t per_token = 4 * kernels::CoefficientStride(plan_.pipeline.head_dim);
     const int64_t tile_tokens =
         std::min<int64_t>(kernels::kTileTokens, kCoefficientFloats / per_token);
+    const OperandSpec& x = plan_.pipeline.of(Operand::kX);
+    const int64_t row_bytes = x.heads * plan_.pipeline.head_dim * SizeOf(x.dtype);
+    const bool fetches_ahead = (end - begin) * row_bytes >= kFetchAheadBytes;
     for (int64_t first = begin; first < end; first += tile_tokens) {
-      RunTile(first, std::min(tile_tokens, end - first));
+      RunTile(first, std::min(tile_tokens, end - first), fetches_ahead ? end : 0);
     }
   }
 
  private:
-  void RunTile(int64_t first, int64_t count) noexcept {
+  void RunTile(int64_t first, int64_t count, int64_t end) noexcept {
     alignas(64) float coefficients[kCoefficientFloats];
     CacheRows rows;
     ResolveRows(plan_, tensors_, tokens_, parts_, first_token_ + first, count, &rows);
@@ -74,9 +95,10 @@ class Execution {
       tile.first_token = first;
       tile.tokens = count;
       tile.heads = tasks_[g].heads;
+      tile.prefetch_end = end;
       tile.coefficients = coefficients;
       tile.cache_rows = group_rows[g];
-      kernels.group(tasks_[g], tile);
+      (streams_[g] ? kernels.streaming : kernels.group)(tasks_[g], tile);
     }
   }
 
@@ -106,6 +128,7 @@ class Execution {
     GroupTask& task = tasks_[g];
     task = plan_.groups[g].task;
     MakeSource(group, &task);
+    streams_[g] = plan_.groups[g].streaming != nullptr && Streams(*group.dense[0]);
     int stores = 0;
     for (const auto& dense : group.dense) {
       if (dense) task.dense[stores++] = DenseOf(g, *dense);
@@ -137,6 +160,18 @@ class Execution {
     }
   }
 
+  /// Whether a dense output is too large to stay in the caches, and aligned.
+  [[nodiscard]] bool Streams(Operand operand) const noexcept {
+    const OperandSpec& spec = plan_.pipeline.of(operand);
+    const int64_t element_bytes = SizeOf(spec.dtype);
+    const int64_t bytes = tokens_.total() * spec.heads * plan_.pipeline.head_dim * element_bytes;
+    const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(
+        static_cast<const char*>(PointerOf(tensors_, operand)) + RowBytes(operand, 0)));
+    const int64_t strides = TokenStrideOf(spec.strides, tokens_) | spec.strides.head;
+    return bytes >= kStreamBytes &&
+           (address | strides * element_bytes) % kernels::kStreamAlignment == 0;
+  }
+
   [[nodiscard]] Destination DenseOf(size_t g, Operand operand) const noexcept {
     const OperandSpec& spec = plan_.pipeline.of(operand);
     Destination to;
@@ -144,7 +179,7 @@ class Execution {
     to.token_stride = TokenStrideOf(spec.strides, tokens_);
     to.head_stride = spec.strides.head;
     to.channel_stride = spec.strides.channel;
-    to.pieces = plan_.groups[g].dense_pieces.data();
+    if (to.channel_stride == 1) to.pieces = PiecesOf(plan_.groups[g].dense_pieces);
     return to;
   }
 
@@ -157,7 +192,7 @@ class Execution {
     to.channel_stride = layout.channel_stride;
     to.channel_chunk = layout.channel_chunk;
     to.channel_chunk_stride = layout.channel_chunk_stride;
-    to.pieces = plan_.groups[g].cache_pieces.data();
+    to.pieces = PiecesOf(plan_.groups[g].cache_pieces);
     return to;
   }
 
@@ -187,6 +222,7 @@ class Execution {
   int64_t sequence_;
   int64_t first_token_;
   std::array<GroupTask, 3> tasks_;
+  std::array<bool, 3> streams_{};
   std::array<kernels::CoefficientTask, 3> coefficient_tasks_;
 };
 

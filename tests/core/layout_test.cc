@@ -81,9 +81,9 @@ TEST(Layout, RowChunks) {
 }
 
 TEST(Layout, PieceTable) {
-  EXPECT_EQ(PieceTable(64, 0, 0), (std::vector<int64_t>{0, 16, 32, 48}));
-  EXPECT_EQ(PieceTable(64, 16, 500), (std::vector<int64_t>{0, 500, 1000, 1500}));
-  EXPECT_EQ(PieceTable(64, 32, 500), (std::vector<int64_t>{0, 16, 500, 516}));
+  EXPECT_EQ(PieceTable(64, 1, 0, 0), (std::vector<int64_t>{0, 16, 32, 48}));
+  EXPECT_EQ(PieceTable(64, 2, 16, 500), (std::vector<int64_t>{0, 1000, 2000, 3000}));
+  EXPECT_EQ(PieceTable(64, 1, 32, 500), (std::vector<int64_t>{0, 16, 500, 516}));
 }
 
 }  // namespace
