@@ -76,8 +76,8 @@ def main() -> int:
     arguments = parse_arguments()
     chosen = [PEERS[name] for name in arguments.peers]
     installed = [peer for peer in chosen if peer.version()]
+    machine = table.machine()  # before our own load
     rows = run_all(installed, arguments)
-    machine = table.machine()
     print("\n".join(table.lines(machine, chosen, rows)))
     if arguments.json:
         versions = {peer.name: peer.version() for peer in chosen}

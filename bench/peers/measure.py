@@ -9,8 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 MAX_ROUNDS = 31
-MIN_ROUNDS = 7
+MIN_ROUNDS = 5
 SETTLE_SECONDS = 0.002  # untimed calls before each turn: caches, and threads of the other side
+LONG_SECONDS = 0.02  # calls from here on need no second look to plan with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,9 @@ def _settle(run: Callable[[], None]) -> None:
 def _typical_seconds(side: Side) -> float:
     """Seconds of one call, to plan with."""
     _settle(side.run)
-    seconds = min(_seconds_of(side.run, 1) for _ in range(3))
+    seconds = _seconds_of(side.run, 1)
+    if seconds < LONG_SECONDS:
+        seconds = min(seconds, *(_seconds_of(side.run, 1) for _ in range(4)))
     side.rest()
     return seconds
 

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from workload import EPSILON, ROPE_BASE, Outputs, Workload, widen
+from workload import EPSILON, ROPE_BASE, Outputs, Session, Workload, widen
 
 FOLDER_VARIABLE = "QKVFUSE_PEER_GGML"
 _F32, _F16, _I32, _I64 = 0, 1, 26, 27
@@ -89,7 +89,7 @@ class _Ggml:
         self.cpu_init()
 
 
-class GgmlSession:
+class GgmlSession(Session):
     """qkv fp32, q fp32, caches f16 [rows, kv_heads*head_dim]. Data that outlives a call is in one
     context; the nodes' memory is planned by ggml's graph allocator, which reuses it."""
 

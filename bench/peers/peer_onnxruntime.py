@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
-from workload import EPSILON, Outputs, Shape, Workload, widen
+from workload import EPSILON, Outputs, Session, Shape, Workload, widen
 
 CONTRIBUTED = "com.microsoft"
 
@@ -69,7 +69,7 @@ def build_model(workload: Workload) -> bytes:
     return model.SerializeToString()
 
 
-class OnnxruntimeSession:
+class OnnxruntimeSession(Session):
     """Each cache is bound as an input and, at the same address, as the output of its ScatterND,
     which then writes only the rows of the call."""
 
@@ -101,9 +101,6 @@ class OnnxruntimeSession:
     def run(self) -> None:
         """Runs the graph on the bound memory."""
         self._session.run_with_iobinding(self._binding)
-
-    def rest(self) -> None:
-        """Nothing: its workers stop spinning by themselves."""
 
     def outputs(self, tokens: np.ndarray) -> Outputs:
         """Rows of q and of the caches."""

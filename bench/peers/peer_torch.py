@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from workload import EPSILON, Outputs, Shape, Workload, widen
+from workload import EPSILON, Outputs, Session, Shape, Workload, widen
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -51,7 +51,7 @@ def prologue(shape: Shape) -> Callable[..., torch.Tensor]:
     return run
 
 
-class TorchSession:
+class TorchSession(Session):
     """Caches [rows, kv_heads, head_dim]; q is a new tensor of every call."""
 
     def __init__(self, workload: Workload, threads: int, compiled: bool) -> None:
@@ -78,9 +78,6 @@ class TorchSession:
     def run(self) -> None:
         """One call of the function."""
         self._q = self._function(*self._arguments)
-
-    def rest(self) -> None:
-        """Nothing: an OpenMP team goes to sleep by itself."""
 
     def outputs(self, tokens: np.ndarray) -> Outputs:
         """Rows of q and of the caches."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from peer_torch import array_of, tensor_of
-from workload import BLOCK_SIZE, EPSILON, Outputs, Workload
+from workload import BLOCK_SIZE, EPSILON, Outputs, Session, Workload
 
 _LOADED: list[str] = []
 
@@ -26,7 +26,7 @@ def _load_operators() -> None:
     _LOADED.append(name)
 
 
-class VllmSession:
+class VllmSession(Session):
     """q and k are copied out of the packed row, normed into new tensors, rotated in place.
     The cache is vLLM's with the "vec" inside: [blocks, kv_heads, head_dim, BLOCK_SIZE] for k,
     transposed, and [blocks, kv_heads, BLOCK_SIZE, head_dim] for v, halves of one tensor."""
@@ -71,9 +71,6 @@ class VllmSession:
         out = torch.empty(x.shape, dtype=x.dtype)
         torch.ops._C.rms_norm(out, x, gamma, EPSILON)
         return out
-
-    def rest(self) -> None:
-        """Nothing: an OpenMP team goes to sleep by itself."""
 
     def outputs(self, tokens: np.ndarray) -> Outputs:
         """Rows of q; a column of each k block and a row of each v block."""

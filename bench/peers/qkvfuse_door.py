@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from workload import BLOCK_SIZE, EPSILON, Outputs, Workload, widen
+from workload import BLOCK_SIZE, EPSILON, Outputs, Session, Workload, widen
 
 ACL_DTYPE = {"fp16": 1, "bf16": 27}
 ACL_INT64 = 9
@@ -41,7 +41,7 @@ def load_library() -> ctypes.CDLL:
     return library
 
 
-class QkvfuseSession:
+class QkvfuseSession(Session):
     """aclnnQkvRmsNormRopeCache on one case: 16-bit PA_NZ caches [blocks, kv_heads*head_dim/16,
     BLOCK_SIZE, 16], q dense. `run` is phase 2 of a repeatable executor, `run_both_phases` a whole
     call as a program makes it that keeps nothing but its tensors."""
@@ -86,9 +86,6 @@ class QkvfuseSession:
         """Phase 1, then phase 2, which consumes the executor."""
         self._make_executor(self._new_bytes, self._new_executor)
         self._check(self._phase_2(self._workspace, self._new_bytes, self._new_executor, None))
-
-    def rest(self) -> None:
-        """Nothing: an OpenMP team goes to sleep by itself."""
 
     def outputs(self, tokens: np.ndarray) -> Outputs:
         """q rows, and the pieces of each token's k and v."""

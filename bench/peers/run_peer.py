@@ -40,9 +40,8 @@ def run_case(library: ctypes.CDLL, peer: Peer, shape: Shape, tokens: int, second
     reason = disagreement(ours.outputs(chosen), theirs.outputs(chosen), peer.dtype,
                           peer.roundings)
     row = {"error": reason} if reason else measure(peer, ours, theirs, tokens, seconds)
-    for session in (ours, theirs):
-        if hasattr(session, "close"):
-            session.close()
+    ours.close()
+    theirs.close()
     return row
 
 

@@ -2,8 +2,8 @@
 what it means that two results agree."""
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Protocol
 
 import numpy as np
 
@@ -51,17 +51,22 @@ class Outputs:
     v: np.ndarray
 
 
-class Session(Protocol):
+class Session(abc.ABC):
     """A case made ready by qkvfuse or a peer: nothing is left to do but the work itself."""
 
+    @abc.abstractmethod
     def run(self) -> None:
         """The timed call: all tokens of the case."""
 
-    def rest(self) -> None:
-        """Called when the other side comes next: threads that spin must stop."""
-
+    @abc.abstractmethod
     def outputs(self, tokens: np.ndarray) -> Outputs:
         """What the latest call has written for these tokens."""
+
+    def rest(self) -> None:
+        """Called when the other side comes next: threads that would go on spinning must stop."""
+
+    def close(self) -> None:
+        """Gives back what Python does not."""
 
 
 def narrow(values: np.ndarray, dtype: str) -> np.ndarray:
