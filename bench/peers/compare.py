@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import table
 from peers import PEERS, Peer
+from qkvfuse_door import LIBRARY_VARIABLE, load_library
 from workload import Shape
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -72,8 +73,13 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Returns 1 when a peer failed or disagreed."""
+    """Returns 1 when a peer failed or disagreed, 2 without our library."""
     arguments = parse_arguments()
+    try:
+        load_library()
+    except OSError as error:
+        print(f"{error}; {LIBRARY_VARIABLE} must name libqkvfuse_aclnn.so", file=sys.stderr)
+        return 2
     chosen = [PEERS[name] for name in arguments.peers]
     installed = [peer for peer in chosen if peer.version()]
     machine = table.machine()  # before our own load
