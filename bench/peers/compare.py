@@ -26,6 +26,9 @@ TOKENS = (1, 8, 64, 512, 2048, 8192)
 SHAPES = ("32/8", "64/8", "64/4")
 # All of them, since a process that starts more threads than it is given disturbs the other side.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "QKVFUSE_NUM_THREADS")
+# Peers that allocate in each call get the same memory again. By default glibc returns large blocks
+# to the system, and clearing the new pages would take several times what the peer's work takes.
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
 def run_peer(peer: Peer, threads: int, arguments: argparse.Namespace) -> Iterator[dict]:
@@ -34,6 +37,8 @@ def run_peer(peer: Peer, threads: int, arguments: argparse.Namespace) -> Iterato
                "--seconds", str(arguments.seconds),
                "--tokens", *map(str, arguments.tokens), "--shapes", *map(str, arguments.shapes)]
     environment = os.environ | {name: str(threads) for name in THREAD_VARIABLES}
+    if arguments.malloc == "keep":
+        environment |= KEEP_MEMORY
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             # Packages print to stdout, too.
@@ -68,6 +73,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", nargs="+", type=int, default=(1, 2))
     parser.add_argument("--seconds", type=float, default=1.0,
                         help="timed seconds a case, all sides together (%(default)s)")
+    parser.add_argument("--malloc", choices=("keep", "plain"), default="keep",
+                        help="keep: freed memory stays in the process; plain: glibc's default")
     parser.add_argument("--json", type=pathlib.Path, help="file for all figures")
     return parser.parse_args()
 
@@ -82,7 +89,7 @@ def main() -> int:
         return 2
     chosen = [PEERS[name] for name in arguments.peers]
     installed = [peer for peer in chosen if peer.version()]
-    machine = table.machine()  # before our own load
+    machine = table.machine() | {"malloc": arguments.malloc}  # before our own load
     rows = run_all(installed, arguments)
     print("\n".join(table.lines(machine, chosen, rows)))
     if arguments.json:
