@@ -12,6 +12,7 @@ from peers import Peer
 
 OURS = {"ours bf16": ("bf16", "ours"), "ours fp16": ("fp16", "ours"),
         "both phases bf16": ("bf16", "ours_both_phases")}
+IDLE_LOAD = 0.5  # average number of running processes
 
 
 def machine() -> dict[str, str]:
@@ -94,6 +95,9 @@ def lines(about: dict[str, str], chosen: list[Peer], rows: list[dict]) -> list[s
     """The whole report: machine, versions, table, what went wrong."""
     installed = [peer for peer in chosen if peer.version()]
     report = [", ".join(f"{name} {value}" for name, value in about.items()) + ".", ""]
+    if float(about["load"]) > IDLE_LOAD:
+        report += ["The machine was not idle before the run: with several threads these figures "
+                   "count how often a barrier waited for another process, not the work.", ""]
     if rows:
         report += ["Microseconds per token, medians; in brackets: how many times ours it is, and "
                    "the 10th to 90th percentile of the rounds' ratios.", ""]
