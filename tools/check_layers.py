@@ -22,14 +22,14 @@ LAYERS = {
     "src/capi": ["src/ops", "src/plan", "src/base", "include/qkvfuse", "include/qkvfuse-acl"],
     "reference": ["include/qkvfuse"],
     "cases": ["reference", "include/qkvfuse"],
-    "tools": ["cases", "reference", "include/qkvfuse"],
+    "tools": ["bench", "cases", "reference", "include/qkvfuse"],
     "examples/cpp": ["include/qkvfuse"],
     "examples/c": ["include/qkvfuse-acl"],
 }
 
 # First folder of an external include -> the only folders that may use it.
 EXTERNAL = {
-    "hwy": ["src/kernels", "tests"],
+    "hwy": ["src/kernels", "bench", "tests"],
     "nanobind": ["python"],
     "gtest": ["tests"],
     "gmock": ["tests"],
