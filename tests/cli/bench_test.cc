@@ -151,7 +151,10 @@ TEST(Bench, OneTokenTellsWhatACallCosts) {
 }
 
 TEST(Bench, TextHasATableAndExplainsIt) {
-  const ProgramResult result = RunProgram(std::string("bench --full ") + kOneRow);
+  const std::string saved = TestFilePath("bench.json");
+  const ProgramResult result =
+      RunProgram(std::string("bench --full ") + kOneRow + "--save '" + saved + "'");
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(saved)).at("rows").size(), 1u);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "") << "a progress bar belongs on a terminal";
   for (const char* word : {"T64/hot/1t", "GB/s", "roof", "x floor", "unfused", "commit"}) {

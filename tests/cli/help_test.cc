@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongUse{"bench --json --markdown --list", "--markdown"},
                     WrongUse{"bench --seconds 0 --list", "--seconds"},
                     WrongUse{"bench --threads none --list", "--threads"},
+                    WrongUse{"bench --save /no/such/folder/a.json", "/no/such/folder/a.json"},
                     WrongUse{"bench --plot /no/such/folder/a.svg", "/no/such/folder/a.svg"}));
 
 TEST(Version, IsPrinted) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <memory>
 #include <regex>
+#include <utility>
 #include <vector>
 
 #include "bench/grid.h"
@@ -19,6 +20,7 @@ namespace {
 struct BenchOptions {
   std::string filter;
   std::string plot;
+  std::string save;
   double seconds = bench::Budget{}.seconds;
   int threads = 0;  // 0: those of the rows
   bool full = false;
@@ -70,9 +72,12 @@ std::vector<bench::RowResult> Measure(const std::vector<bench::Row>& rows, doubl
 }
 
 // Before anything is measured, because a path that cannot be written should not cost minutes.
-void CheckPlot(const std::string& path) {
-  RequireGnuplot();
-  if (!std::ofstream(path)) throw UsageError(fmt::format("--plot: {} cannot be written", path));
+void CheckFiles(const BenchOptions& options) {
+  if (!options.plot.empty()) RequireGnuplot();
+  for (const auto& [option, path] : {std::pair{"--plot", options.plot}, {"--save", options.save}}) {
+    if (path.empty() || std::ofstream(path)) continue;
+    throw UsageError(fmt::format("{}: {} cannot be written", option, path));
+  }
 }
 
 ExitCode Bench(const BenchOptions& options) {
@@ -81,13 +86,14 @@ ExitCode Bench(const BenchOptions& options) {
     for (const bench::Row& row : rows) fmt::print("{}\n", row.name);
     return kOk;
   }
-  if (!options.plot.empty()) CheckPlot(options.plot);
+  CheckFiles(options);
   BenchReport report;
   report.seconds_per_row = options.seconds;
   report.rows = Measure(rows, options.seconds);
   fmt::print("{}", options.json       ? report.Json()
                    : options.markdown ? report.Markdown()
                                       : report.Text());
+  if (!options.save.empty()) std::ofstream(options.save) << report.Json();
   if (!options.plot.empty()) DrawPlot(report.rows, options.plot);
   return kOk;
 }
@@ -117,6 +123,8 @@ void AddBench(CLI::App& app, ExitCode& exit_code) {
       ->capture_default_str();
   CLI::Option* json = command->add_flag("--json", options->json, "Print one JSON object");
   command->add_flag("--markdown", options->markdown, "Print a Markdown table")->excludes(json);
+  command->add_option("--save", options->save, "Also write the JSON object into FILE")
+      ->option_text("FILE.json");
   command->add_option("--plot", options->plot, "Draw the longest series of T into FILE (gnuplot)")
       ->option_text("FILE.svg");
   command->callback([options, &exit_code] { exit_code = Bench(*options); });
