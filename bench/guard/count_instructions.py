@@ -4,10 +4,10 @@ limits of instruction_limits.json.
 
 Usage: count_instructions.py --program PROGRAM --build KEY [--record]
 
-KEY names compiler and optimisation, as in "GNU -O2"; limits exist per key. Exits with 0 when no case
-exceeds its limit, with 1 when one does, and with 77 (skipped) when the counts would say nothing:
-no valgrind, no AVX2, or no limits for this build. --record writes the limits of the key anew,
-measured counts and 5 %.
+KEY names compiler and optimisation, as in "GNU -O2"; limits exist per key. Exits with 0 when no
+case exceeds its limit, with 1 when one does, and with 77 (skipped) when the counts would say
+nothing: no valgrind, no AVX2, or no limits for this build. --record writes the limits of the key
+anew, measured counts and 5 %.
 """
 import argparse
 import json
