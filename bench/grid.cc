@@ -14,7 +14,6 @@ struct Shape {
   int64_t q_heads;
   int64_t kv_heads;
   int64_t head_dim;
-  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 // Qwen3-8B and Llama 3 8B, Qwen3-32B and Llama 3 70B, Qwen3-235B-A22B, one of eight parts of
