@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -48,6 +49,11 @@ int64_t LastLevelCacheBytes() {
 }
 
 int64_t ColdBytes() { return std::min(4 * LastLevelCacheBytes(), AvailableMemoryBytes() / 4); }
+
+double LoadAverage() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
 
 std::string BuildText() { return QKVFUSE_BENCH_BUILD; }
 

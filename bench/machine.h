@@ -13,6 +13,9 @@ namespace qkvfuse::bench {
 /// than a quarter of the memory that is free.
 [[nodiscard]] int64_t ColdBytes();
 
+/// Processes that wanted to run in the last minute, on average; 0 where the system does not tell.
+[[nodiscard]] double LoadAverage();
+
 /// "GNU 12.2.0, Release, -O3 -DNDEBUG".
 [[nodiscard]] std::string BuildText();
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/grid.h"
+#include "bench/machine.h"
 #include "bench/row.h"
 #include "bench_output/plot.h"
 #include "bench_output/report.h"
@@ -89,6 +90,7 @@ ExitCode Bench(const BenchOptions& options) {
   CheckFiles(options);
   BenchReport report;
   report.seconds_per_row = options.seconds;
+  report.load_average = bench::LoadAverage();
   report.rows = Measure(rows, options.seconds);
   fmt::print("{}", options.json       ? report.Json()
                    : options.markdown ? report.Markdown()

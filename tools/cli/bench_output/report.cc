@@ -115,10 +115,12 @@ std::string Target(const std::vector<RowResult>& rows) {
 }
 
 std::string MachineText(const BenchReport& report) {
-  return fmt::format("{}, {} processors, last-level cache {:.0f} MiB, target {}, threads from {}",
-                     CpuModel(), HardwareThreads(),
-                     static_cast<double>(bench::LastLevelCacheBytes()) / (1 << 20),
-                     Target(report.rows), ThreadLibrary());
+  return fmt::format(
+      "{}, {} processors (load {:.1f} at the start), last-level cache {:.0f} MiB, target {}, "
+      "threads from {}",
+      CpuModel(), HardwareThreads(), report.load_average,
+      static_cast<double>(bench::LastLevelCacheBytes()) / (1 << 20), Target(report.rows),
+      ThreadLibrary());
 }
 
 std::string VersionText() {
@@ -192,6 +194,7 @@ std::string BenchReport::Json() const {
   json["build"] = bench::BuildText();
   json["cpu"] = CpuModel();
   json["processors"] = HardwareThreads();
+  json["load_average"] = load_average;
   json["last_level_cache_bytes"] = bench::LastLevelCacheBytes();
   json["target"] = Target(rows);
   json["thread_library"] = ThreadLibrary();

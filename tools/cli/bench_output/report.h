@@ -11,6 +11,7 @@ namespace qkvfuse::cli {
 
 struct BenchReport {
   double seconds_per_row = 0;
+  double load_average = 0;  // before the first row; well below 1 on an idle machine
   std::vector<bench::RowResult> rows;
 
   [[nodiscard]] std::string Text() const;
