@@ -40,10 +40,14 @@ inline constexpr LaneOrder kStoreOrder =
     std::is_same_v<SourceType, simd::BFloat16Source>&& kLanes > 1 ? LaneOrder::kEvenOdd
                                                                   : LaneOrder::kNatural;
 
-/// The address of a pair's second vector: it follows the first, or begins the next piece.
+/// Addresses of the two vectors of a pair. A pair is half a piece, a piece, or with 16 lanes two of
+/// them; unsigned arithmetic spares the floor what rounding towards zero costs.
 template <typename T>
-HWY_INLINE T* SecondOf(const simd::HeadRow<T>& row, int64_t channel, T* first) {
-  return kLanes == kPieceChannels ? row.At(channel + kLanes) : first + kLanes;
+HWY_INLINE void PairAddresses(const simd::HeadRow<T>& row, size_t channel, T*& first, T*& second) {
+  constexpr auto kPiece = static_cast<size_t>(kPieceChannels);
+  first = row.data + row.pieces[channel / kPiece];
+  if constexpr (2 * kLanes < kPieceChannels) first += channel % kPiece;
+  second = kLanes == kPieceChannels ? row.data + row.pieces[channel / kPiece + 1] : first + kLanes;
 }
 
 /// Heads whose sums of squares are taken together.
@@ -60,8 +64,9 @@ HWY_INLINE void NormaliseHead(const GroupTask& task, const simd::HeadInput& in, 
     SourceType::template LoadPair<kOrder>(d, in, channel, a, b);
     a = hn::Mul(hn::Mul(a, factor), hn::LoadU(d, gamma + channel));
     b = hn::Mul(hn::Mul(b, factor), hn::LoadU(d, gamma + channel + kLanes));
-    uint16_t* const to = out.At(channel);
-    Store::template StorePair<kOrder>(d, a, b, to, SecondOf(out, channel, to));
+    uint16_t *first, *second;
+    PairAddresses(out, static_cast<size_t>(channel), first, second);
+    Store::template StorePair<kOrder>(d, a, b, first, second);
   }
 }
 
@@ -112,16 +117,18 @@ template <class SourceType, class Store>
 void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) {
   constexpr LaneOrder kOrder = kStoreOrder<SourceType>;
   const Floats d;
+  const int64_t head_dim = task.head_dim;
   VecOf<Floats> a, b;
   for (int64_t i = 0; i < tile.tokens; ++i) {
     const int64_t token = tile.first_token + i;
     for (int64_t head = 0; head < tile.heads; ++head) {
-      const auto in = simd::InputOf<SourceType>(task.source, token, head, task.head_dim);
+      const auto in = simd::InputOf<SourceType>(task.source, token, head, head_dim);
       const auto out = simd::RowOf<uint16_t>(task.dense[0], token, tile.cache_rows[i], head);
-      for (int64_t channel = 0; channel < task.head_dim; channel += 2 * kLanes) {
+      for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
         SourceType::template LoadPair<kOrder>(d, in, channel, a, b);
-        uint16_t* const to = out.At(channel);
-        Store::template StorePair<kOrder>(d, a, b, to, SecondOf(out, channel, to));
+        uint16_t *first, *second;
+        PairAddresses(out, static_cast<size_t>(channel), first, second);
+        Store::template StorePair<kOrder>(d, a, b, first, second);
       }
     }
   }
@@ -131,17 +138,19 @@ void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) 
 template <class SourceType>
 void StoreIntegers(const GroupTask& task, const float* /*gamma*/, const Tile& tile) {
   const Floats d;
+  const int64_t head_dim = task.head_dim;
   VecOf<Floats> a, b;
   for (int64_t i = 0; i < tile.tokens; ++i) {
     const int64_t token = tile.first_token + i;
     for (int64_t head = 0; head < tile.heads; ++head) {
-      const auto in = simd::InputOf<SourceType>(task.source, token, head, task.head_dim);
+      const auto in = simd::InputOf<SourceType>(task.source, token, head, head_dim);
       const auto out = simd::RowOf<int8_t>(task.codes, token, tile.cache_rows[i], head);
-      for (int64_t channel = 0; channel < task.head_dim; channel += 2 * kLanes) {
+      for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
         SourceType::template LoadPair<LaneOrder::kNatural>(d, in, channel, a, b);
-        int8_t* const to = out.At(channel);
-        simd::StoreCodes(d, hn::NearestInt(a), to);
-        simd::StoreCodes(d, hn::NearestInt(b), SecondOf(out, channel, to));
+        int8_t *first, *second;
+        PairAddresses(out, static_cast<size_t>(channel), first, second);
+        simd::StoreCodes(d, hn::NearestInt(a), first);
+        simd::StoreCodes(d, hn::NearestInt(b), second);
       }
     }
   }
