@@ -73,7 +73,7 @@ Status CompareRuns(Workload& workload, RunBaseline run, Compare compare) {
   workload.ClearOutputs();
   RunOptions options;
   options.threads = workload.threads();
-  const Status status =
+  Status status =
       workload.plan().Run(workload.set(0), workload.tokens(), workload.workspace(), options);
   if (!status.ok()) return status;
   std::vector<std::vector<double>> expected;

@@ -21,7 +21,7 @@ void RunRow(benchmark::State& state, const Row& row) try {
   Workload workload(row.c, row.regime == Regime::kCold ? ColdBytes() : 0);
   RunOptions options;
   options.threads = workload.threads();
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const Status status =
         workload.plan().Run(workload.NextSet(), workload.tokens(), workload.workspace(), options);
     if (!status.ok()) return state.SkipWithError(status.message().c_str());

@@ -41,6 +41,7 @@ double Percentile(const Series& sorted, double share) {
 std::vector<Series> Alternate(const std::vector<std::function<void()>>& contenders,
                               const Budget& budget) {
   std::vector<int> repetitions;
+  repetitions.reserve(contenders.size());
   for (const auto& call : contenders) {
     repetitions.push_back(RepetitionsOf(call, budget.round_seconds));
   }
@@ -61,6 +62,7 @@ Spread SpreadOf(Series values) {
 
 Spread RatioOf(const Series& numerator, const Series& denominator) {
   Series ratios;
+  ratios.reserve(numerator.size());
   for (size_t i = 0; i < numerator.size(); ++i) ratios.push_back(numerator[i] / denominator[i]);
   return SpreadOf(std::move(ratios));
 }

@@ -1,5 +1,6 @@
 // The program that callgrind runs: one case, one Plan::RunRange, whose instructions are counted.
 // Prints the heads that it computed.
+#include <cinttypes>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -30,7 +31,7 @@ int Main(const std::string& line) {
   const Status status = plan->Check((*problem)->tensors(), tokens, workspace);
   if (!status.ok()) return std::fprintf(stderr, "%s\n", status.message().c_str()), 2;
   plan->RunRange((*problem)->tensors(), tokens, 0, tokens.total(), workspace);
-  std::printf("%lld\n", static_cast<long long>(tokens.total() * c->heads.total()));
+  std::printf("%" PRId64 "\n", tokens.total() * c->heads.total());
   return 0;
 }
 

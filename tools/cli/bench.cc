@@ -42,7 +42,7 @@ std::vector<bench::Row> WithThreads(std::vector<bench::Row> rows, int threads) {
 }
 
 std::vector<bench::Row> RowsOf(const BenchOptions& options) {
-  const std::vector<bench::Row> rows =
+  std::vector<bench::Row> rows =
       WithThreads(options.full ? bench::FullGrid() : bench::DefaultRows(), options.threads);
   if (options.filter.empty()) return rows;
   std::vector<bench::Row> found;
