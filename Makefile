@@ -13,6 +13,10 @@ help: ## Show this list
 demo: release ## Run both operators on real model shapes, checked and timed
 	build/release/tools/cli/qkvfuse demo --svg build/demo-pa_nz.svg
 
+.PHONY: bench
+bench: release ## Time the default benchmark rows; writes build/bench.json and build/bench.svg
+	build/release/tools/cli/qkvfuse bench --save build/bench.json --plot build/bench.svg
+
 .PHONY: test
 test: ## Build with g++ and run the tests
 	@$(PACKAGES) library tools tests
@@ -54,7 +58,7 @@ format: ## Format the C and C++ sources in place
 tidy: ## Run clang-tidy over the library and the tools
 	@$(PACKAGES) library tools tests clang tidy
 	cmake --preset clang
-	run-clang-tidy-14 -quiet -p build/clang '/(src|reference|cases|tools)/.*\.cc$$'
+	run-clang-tidy-14 -quiet -p build/clang '/(src|reference|cases|tools|bench)/(?!gbench).*\.cc$$'
 
 .PHONY: clang
 clang: ## Build with clang and run the tests

@@ -27,6 +27,15 @@ if(QKVFUSE_BUILD_TOOLS)
   qkvfuse_require(nlohmann_json nlohmann-json3-dev
     "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
 endif()
+if(QKVFUSE_BUILD_TOOLS)
+  find_package(benchmark CONFIG QUIET)
+endif()
+option(QKVFUSE_BUILD_BENCHMARKS
+  "Build the Google Benchmark program; qkvfuse bench is part of the tools" ${benchmark_FOUND})
+if(QKVFUSE_BUILD_BENCHMARKS)
+  qkvfuse_require(benchmark libbenchmark-dev
+    "the Google Benchmark program (QKVFUSE_BUILD_BENCHMARKS)" CONFIG)
+endif()
 if(QKVFUSE_BUILD_TESTS)
   qkvfuse_require(GTest "libgtest-dev libgmock-dev" "the tests (QKVFUSE_BUILD_TESTS)" CONFIG)
   qkvfuse_require(Python3 python3 "the tests (QKVFUSE_BUILD_TESTS)" COMPONENTS Interpreter)

@@ -10,7 +10,7 @@ import re
 import sys
 
 # Folder -> folders that its files may include besides their own. The most specific folder counts;
-# folders that are not listed (tests, bench) may include anything. A listed folder that names none
+# folders that are not listed (tests) may include anything. A listed folder that names none
 # stands on its own.
 LAYERS = {
     "include/qkvfuse": [],
@@ -22,14 +22,15 @@ LAYERS = {
     "src/capi": ["src/ops", "src/plan", "src/base", "include/qkvfuse", "include/qkvfuse-acl"],
     "reference": ["include/qkvfuse"],
     "cases": ["reference", "include/qkvfuse"],
-    "tools": ["cases", "reference", "include/qkvfuse"],
+    "bench": ["src/plan", "src/kernels", "src/base", "cases", "reference", "include/qkvfuse"],
+    "tools": ["bench", "cases", "reference", "include/qkvfuse"],
     "examples/cpp": ["include/qkvfuse"],
     "examples/c": ["include/qkvfuse-acl"],
 }
 
 # First folder of an external include -> the only folders that may use it.
 EXTERNAL = {
-    "hwy": ["src/kernels", "tests"],
+    "hwy": ["src/kernels", "bench", "tests"],
     "nanobind": ["python"],
     "gtest": ["tests"],
     "gmock": ["tests"],

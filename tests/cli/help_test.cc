@@ -35,7 +35,7 @@ TEST_P(SubcommandTest, RefusesAnUnknownOption) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SubcommandTest,
-                         testing::Values("demo", "run", "verify", "explain", "info"));
+                         testing::Values("demo", "bench", "run", "verify", "explain", "info"));
 
 struct WrongUse {
   const char* arguments;
@@ -63,7 +63,14 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongUse{"run op=qnr target=abacus", "abacus"},
                     WrongUse{"verify /no/such/file.txt", "/no/such/file.txt"},
                     WrongUse{"demo --quick --svg /no/such/folder/a.svg", "/no/such/folder/a.svg"},
-                    WrongUse{"demo --threads 0", "threads"}));
+                    WrongUse{"demo --threads 0", "threads"},
+                    WrongUse{"bench --filter no/such/row", "no/such/row"},
+                    WrongUse{"bench --filter '(' --list", "regular expression"},
+                    WrongUse{"bench --json --markdown --list", "--markdown"},
+                    WrongUse{"bench --seconds 0 --list", "--seconds"},
+                    WrongUse{"bench --threads none --list", "--threads"},
+                    WrongUse{"bench --save /no/such/folder/a.json", "/no/such/folder/a.json"},
+                    WrongUse{"bench --plot /no/such/folder/a.svg", "/no/such/folder/a.svg"}));
 
 TEST(Version, IsPrinted) {
   const ProgramResult result = RunProgram("--version");

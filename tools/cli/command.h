@@ -24,5 +24,6 @@ void AddExplain(CLI::App& app, ExitCode& exit_code);
 void AddRun(CLI::App& app, ExitCode& exit_code);
 void AddVerify(CLI::App& app, ExitCode& exit_code);
 void AddDemo(CLI::App& app, ExitCode& exit_code);
+void AddBench(CLI::App& app, ExitCode& exit_code);
 
 }  // namespace qkvfuse::cli

@@ -9,7 +9,7 @@
 namespace qkvfuse::cli {
 namespace {
 
-constexpr AddCommand kCommands[] = {AddDemo, AddRun, AddVerify, AddExplain, AddInfo};
+constexpr AddCommand kCommands[] = {AddDemo, AddBench, AddRun, AddVerify, AddExplain, AddInfo};
 
 constexpr const char* kFooter =
     "Examples:\n"
