@@ -20,7 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace simd = kernels::HWY_NAMESPACE;
 
 using kernels::GroupTask;
-using kernels::kPieceChannels;
 using kernels::LaneOrder;
 using kernels::Tile;
 using simd::VecOf;
@@ -40,16 +39,6 @@ inline constexpr LaneOrder kStoreOrder =
     std::is_same_v<SourceType, simd::BFloat16Source>&& kLanes > 1 ? LaneOrder::kEvenOdd
                                                                   : LaneOrder::kNatural;
 
-/// Addresses of the two vectors of a pair. A pair is half a piece, a piece, or with 16 lanes two of
-/// them; unsigned arithmetic spares the floor what rounding towards zero costs.
-template <typename T>
-HWY_INLINE void PairAddresses(const simd::HeadRow<T>& row, size_t channel, T*& first, T*& second) {
-  constexpr auto kPiece = static_cast<size_t>(kPieceChannels);
-  first = row.data + row.pieces[channel / kPiece];
-  if constexpr (2 * kLanes < kPieceChannels) first += channel % kPiece;
-  second = kLanes == kPieceChannels ? row.data + row.pieces[channel / kPiece + 1] : first + kLanes;
-}
-
 /// Heads whose sums of squares are taken together.
 inline constexpr int64_t kHeadBatch = 32;
 
@@ -64,9 +53,8 @@ HWY_INLINE void NormaliseHead(const GroupTask& task, const simd::HeadInput& in, 
     SourceType::template LoadPair<kOrder>(d, in, channel, a, b);
     a = hn::Mul(hn::Mul(a, factor), hn::LoadU(d, gamma + channel));
     b = hn::Mul(hn::Mul(b, factor), hn::LoadU(d, gamma + channel + kLanes));
-    uint16_t *first, *second;
-    PairAddresses(out, static_cast<size_t>(channel), first, second);
-    Store::template StorePair<kOrder>(d, a, b, first, second);
+    const auto to = out.At<kLanes>(channel / (2 * kLanes));
+    Store::template StorePair<kOrder, simd::StoreHint::kKeep>(d, a, b, to.first, to.second);
   }
 }
 
@@ -126,9 +114,8 @@ void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) 
       const auto out = simd::RowOf<uint16_t>(task.dense[0], token, tile.cache_rows[i], head);
       for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
         SourceType::template LoadPair<kOrder>(d, in, channel, a, b);
-        uint16_t *first, *second;
-        PairAddresses(out, static_cast<size_t>(channel), first, second);
-        Store::template StorePair<kOrder>(d, a, b, first, second);
+        const auto to = out.At<kLanes>(channel / (2 * kLanes));
+        Store::template StorePair<kOrder, simd::StoreHint::kKeep>(d, a, b, to.first, to.second);
       }
     }
   }
@@ -147,10 +134,8 @@ void StoreIntegers(const GroupTask& task, const float* /*gamma*/, const Tile& ti
       const auto out = simd::RowOf<int8_t>(task.codes, token, tile.cache_rows[i], head);
       for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
         SourceType::template LoadPair<LaneOrder::kNatural>(d, in, channel, a, b);
-        int8_t *first, *second;
-        PairAddresses(out, static_cast<size_t>(channel), first, second);
-        simd::StoreCodes(d, hn::NearestInt(a), first);
-        simd::StoreCodes(d, hn::NearestInt(b), second);
+        const auto to = out.At<kLanes>(channel / (2 * kLanes));
+        simd::StoreCodePair(d, hn::NearestInt(a), hn::NearestInt(b), to.first, to.second);
       }
     }
   }

@@ -26,17 +26,15 @@ struct ContiguousPieces {
 template <typename T>
 inline constexpr ContiguousPieces<T> kContiguousPieces;
 
-/// Room for a head whose halves are padded.
-inline constexpr int64_t kMaxTileChannels = kMaxHeadDim + 2 * kPieceChannels;
-
 /// Scales and offsets of a head with padded parts: copies that are padded alike.
 struct PaddedScales {
-  HWY_ALIGN float scale[kMaxTileChannels];
-  HWY_ALIGN float offset[kMaxTileChannels];
+  HWY_ALIGN float scale[kMaxPaddedChannels];
+  HWY_ALIGN float offset[kMaxPaddedChannels];
 };
 
-CodeScales PadScales(const GroupTask& task, const Parts& parts, int64_t head,
-                     PaddedScales* padded) {
+template <bool kHasOffset>
+CodeScales PadScales(const GroupTask& task, const Parts& parts, int64_t head, PaddedScales* padded,
+                     ReciprocalBounds* bounds) {
   for (int64_t i = 0; i < parts.TileChannels(); ++i) {
     padded->scale[i] = 1.0f;
     padded->offset[i] = 0.0f;
@@ -46,13 +44,10 @@ CodeScales PadScales(const GroupTask& task, const Parts& parts, int64_t head,
     const int64_t to = part * parts.padded;
     const int64_t from = head * task.head_dim + part * parts.channels;
     std::memcpy(padded->scale + to, task.scale + from, bytes);
-    if (task.offset != nullptr) std::memcpy(padded->offset + to, task.offset + from, bytes);
+    if constexpr (kHasOffset) std::memcpy(padded->offset + to, task.offset + from, bytes);
   }
-  CodeScales scales;  // divides: where the layout is unusual, the division is not what costs
-  scales.scale = padded->scale;
-  scales.offset = padded->offset;
-  scales.reciprocal = padded->scale;
-  return scales;
+  return ScalesOf<kHasOffset>(TileTag(), padded->scale, padded->offset, parts.TileChannels(),
+                              bounds);
 }
 
 /// A block of heads in fp32 tiles of ours, [heads, tokens, padded].
@@ -61,7 +56,7 @@ struct FilledBlock {
   int64_t padded;
   const float* tiles;
   const float* factors;  // [heads, tokens]: the reciprocal roots of a norm
-  float* reciprocals;    // room for a head's
+  ReciprocalBounds* bounds;
 };
 
 /// One destination of a block, where its layout is not in pieces: emitted to a copy of ours, padded
@@ -74,7 +69,7 @@ void EmitStaged(const GroupTask& task, const Tile& tile, const Block& block,
       HeadEmitter<FloatSource, Store, kTransform, kSink, LaneOrder::kNatural, kTileLanes>;
   const Parts& parts = filled.parts;
   const int64_t stride = 4 * CoefficientStride(task.head_dim);
-  Element ours[kMaxTileChannels];
+  Element ours[kMaxPaddedChannels];
   HeadOutput out;
   if constexpr (Quantises(kSink)) {
     out.codes = {ours, kContiguousPieces<Element>.offsets};
@@ -84,8 +79,10 @@ void EmitStaged(const GroupTask& task, const Tile& tile, const Block& block,
   PaddedScales padded;
   for (int64_t h = 0; h < block.heads; ++h) {
     const int64_t head = block.first_head + h;
-    const CodeScales scales =
-        Quantises(kSink) ? PadScales(task, parts, head, &padded) : CodeScales();
+    CodeScales scales;
+    if constexpr (Quantises(kSink)) {
+      scales = PadScales<HasOffset(kSink)>(task, parts, head, &padded, filled.bounds);
+    }
     for (int64_t i = 0; i < block.tokens; ++i) {
       if (cache_rows[i] == kSkippedRow) continue;
       const int64_t at = h * block.tokens + i;
@@ -115,7 +112,7 @@ void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const F
   (Quantises(kSink) ? only.codes : only.dense[0]) = to;
   const Source tiles{filled.tiles, filled.padded, block.tokens * filled.padded, 1, nullptr,
                      nullptr,      nullptr};
-  const BlockSource from{tiles, 0, 0, filled.factors, filled.reciprocals};
+  const BlockSource from{tiles, 0, 0, filled.factors, filled.bounds};
   constexpr LaneOrder kOrder = LaneOrder::kNatural;
   if (kTileLanes > 1 && task.head_dim == kCommonHeadDim) {
     EmitBlock<FloatSource, Store, kTransform, kSink, kOrder, kTileLanes, kCommonHeadDim>(
@@ -201,8 +198,8 @@ void GeneralGroup(const GroupTask& task, const Tile& tile) {
   const int64_t padded = HWY_MAX(PaddedChannels(task.head_dim), parts.TileChannels());
   HWY_ALIGN float tiles[kBlockBytes / sizeof(float)];
   HWY_ALIGN float factors[kBlockHeads];
-  HWY_ALIGN float reciprocals[kMaxHeadDim];
-  const FilledBlock filled{parts, padded, tiles, factors, reciprocals};
+  ReciprocalBounds bounds;
+  const FilledBlock filled{parts, padded, tiles, factors, &bounds};
   const int64_t head_bytes = padded * int64_t{sizeof(float)};
   ForEachBlock(BlockShape::kManyTokens, tile, head_bytes, [&](const Block& block) HWY_ATTR {
     VisitSource(task.source_kind, [&](auto source) HWY_ATTR {
@@ -236,9 +233,9 @@ void FillTableRow(const Source& rows, int64_t token, int64_t half, float* row) {
 template <class Table>
 void CoefficientsOf(const CoefficientTask& task, int64_t first_token, int64_t tokens,
                     float* coefficients) {
-  HWY_ALIGN float cos[kMaxTileChannels];
-  HWY_ALIGN float sin[kMaxTileChannels];
-  HWY_ALIGN float gamma[kMaxTileChannels];
+  HWY_ALIGN float cos[kMaxPaddedChannels];
+  HWY_ALIGN float sin[kMaxPaddedChannels];
+  HWY_ALIGN float gamma[kMaxPaddedChannels];
   const int64_t half = task.head_dim / 2;
   const int64_t padded = PaddedChannels(half);
   for (int64_t i = 0; i < task.head_dim; ++i) gamma[i] = task.gamma ? task.gamma[i] : 1.0f;

@@ -53,8 +53,8 @@ struct BlockSource {
   Source source;
   int64_t token;
   int64_t head;
-  const float* inverse;  // [heads, tokens]; of a norm
-  float* reciprocals;    // room for a head's
+  const float* inverse;      // [heads, tokens]; of a norm
+  ReciprocalBounds* bounds;  // null where nothing is quantised
 };
 
 /// Brings a head that will be measured soon into the cache.
@@ -67,7 +67,7 @@ HWY_INLINE void FetchHead(const Source& source, int64_t token, int64_t head, int
   for (int64_t at = 0; at < bytes; at += kLineBytes) hwy::Prefetch(data + at);
 }
 
-/// Emits a block, head by head, so that the tokens of a head share its reciprocals and, in a cache
+/// Emits a block, head by head, so that the tokens of a head share its bounds and, in a cache
 /// that keeps the rows of a head together, write next to each other. cache_rows[i] is that of the
 /// block's i-th token.
 template <class SourceType, class Store, Transform kTransform, SinkKind kSink, LaneOrder kOrder,
@@ -90,7 +90,9 @@ HWY_INLINE void EmitBlock(const GroupTask& task, const Tile& tile, const Block& 
     const int64_t head = block.first_head + h;
     CodeScales scales;
     if constexpr (Quantises(kSink)) {
-      scales = ScalesOf<HasOffset(kSink), kLanes>(task, head, head_dim, from.reciprocals);
+      scales = ScalesOf<HasOffset(kSink)>(
+          FloatTag<kLanes>(), task.scale + head * head_dim,
+          HasOffset(kSink) ? task.offset + head * head_dim : nullptr, head_dim, from.bounds);
     }
     for (int64_t i = 0; i < tokens; ++i) {
       const HeadInput in = InputOf<SourceType>(source, source_token + i, from.head + h, head_dim);
@@ -126,26 +128,29 @@ struct FusedGroup {
 
   static void Run(const GroupTask& task, const Tile& tile) {
     const int64_t head_bytes = HeadDim(task) * int64_t{sizeof(typename SourceType::Element)};
-    // The tokens of a head share its reciprocals, and the lines of a cache that keeps pieces of a
+    // The tokens of a head share its bounds, and the lines of a cache that keeps pieces of a
     // head's rows together.
     const bool writes_cache =
         Quantises(kSink) || kSink == SinkKind::kStoreTwice || task.dense[0].is_cache;
     const BlockShape shape = writes_cache ? BlockShape::kManyTokens : BlockShape::kManyHeads;
     // Out here, because a kernel that sees them stored would keep them all in vectors, and spill.
-    HWY_ALIGN float reciprocals[Quantises(kSink) ? kMaxHeadDim : 1];
+    std::conditional_t<Quantises(kSink), ReciprocalBounds, char> bounds;
     ForEachBlock(shape, tile, head_bytes, [&](const Block& block) HWY_ATTR {
       HWY_ALIGN float inverse[kBlockHeads];  // [heads, tokens]
       if constexpr (kTransform == Transform::kNormRope) {
         Measure(task, tile, block, inverse);
       }
       const BlockSource from{task.source, tile.first_token + block.first, block.first_head, inverse,
-                             reciprocals};
+                             BoundsIn(bounds)};
       EmitBlock<SourceType, Store, kTransform, kSink, kOrder, kLanes, kHeadDim>(
           task, tile, block, from, tile.cache_rows + block.first);
     });
   }
 
  private:
+  static HWY_INLINE ReciprocalBounds* BoundsIn(ReciprocalBounds& bounds) { return &bounds; }
+  static HWY_INLINE ReciprocalBounds* BoundsIn(char&) { return nullptr; }
+
   static HWY_INLINE int64_t HeadDim(const GroupTask& task) {
     return kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
   }

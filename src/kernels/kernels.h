@@ -21,6 +21,8 @@ inline constexpr int64_t kTileTokens = 8;
 /// Fused kernels address 16-bit and int8 rows in pieces of this many channels.
 inline constexpr int64_t kPieceChannels = 16;
 inline constexpr int64_t kMaxHeadDim = 1024;
+/// Of a head whose halves are padded to whole pieces.
+inline constexpr int64_t kMaxPaddedChannels = kMaxHeadDim + 2 * kPieceChannels;
 /// Of kernels that are not made for one head_dim.
 inline constexpr int64_t kAnyHeadDim = 0;
 

@@ -1,6 +1,8 @@
-// Int8 codes of a head, code = round(clamp(y/scale + offset)), without its divisions where a
-// multiplication by the reciprocal provably gives the same code (docs/numerics.md, step 5;
+// Int8 codes of a head, code = round(clamp(y/scale + offset)), without its divisions where products
+// with bounds of the reciprocal give the same code (docs/numerics.md, step 5;
 // docs/decisions/0011-codes-from-reciprocals.md).
+#include <limits>
+
 #include "kernels/simd-inl.h"
 
 #if defined(QKVFUSE_KERNELS_QUANTISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,14 +20,19 @@ namespace HWY_NAMESPACE {
 struct CodeScales {
   const float* scale = nullptr;
   const float* offset = nullptr;
-  const float* reciprocal = nullptr;
-  /// Bits of the largest distance from a code at which a quotient's code is certain; below 0, none
-  /// is, and all are divided.
-  int32_t certain = -1;
+  // Bounds of 1/scale: y*below and y*above enclose the rounded y/scale. NaN where there are none.
+  const float* below = nullptr;
+  const float* above = nullptr;
+};
+
+/// Room for the bounds of a head.
+struct ReciprocalBounds {
+  HWY_ALIGN float below[kMaxPaddedChannels];
+  HWY_ALIGN float above[kMaxPaddedChannels];
 };
 
 /// 1/s with a relative error below 2^-22, for |s| from 2^-126 to 2^120; not a finite number where
-/// |s| is smaller. Its bits differ between processors; no code does.
+/// |s| is smaller or not finite. Its bits differ between processors; no code does.
 template <class D>
 HWY_INLINE VecOf<D> NearReciprocal(D d, VecOf<D> s) {
   const auto one = hn::Set(d, 1.0f);
@@ -43,66 +50,70 @@ HWY_INLINE VecOf<D> NearReciprocal(D d, VecOf<D> s) {
 #endif
 }
 
-/// Fills `reciprocal` with near reciprocals of the scales. Returns `certain`: below 0 when some
-/// scale or offset is outside of what the proof allows.
+/// The scales of a head of `count` channels, a multiple of the lanes, with their bounds.
 template <bool kHasOffset, class D>
-HWY_INLINE int32_t MakeReciprocals(D d, const float* scale, const float* offset, int64_t count,
-                                   float* reciprocal) {
+HWY_INLINE CodeScales ScalesOf(D d, const float* scale, const float* offset, int64_t count,
+                               ReciprocalBounds* bounds) {
   const hn::RebindToSigned<D> di32;
-  // As integers, in which a NaN is larger than all numbers. No scale is too small: where its
-  // reciprocal is not a number, no quotient's distance from a code is one, and it is divided.
+  // As integers, in which NaN is larger than all numbers.
   auto largest = hn::Zero(di32);
   auto furthest = hn::Zero(di32);
+  const auto margin = hn::Set(d, 0x1p-21f);
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
     const auto s = hn::LoadU(d, scale + i);
     largest = hn::Max(largest, hn::BitCast(di32, hn::Abs(s)));
     if constexpr (kHasOffset) {
       furthest = hn::Max(furthest, hn::BitCast(di32, hn::Abs(hn::LoadU(d, offset + i))));
     }
-    hn::StoreU(NearReciprocal(d, s), d, reciprocal + i);
+    const auto reciprocal = NearReciprocal(d, s);
+    hn::StoreU(hn::NegMulAdd(reciprocal, margin, reciprocal), d, bounds->below + i);
+    hn::StoreU(hn::MulAdd(reciprocal, margin, reciprocal), d, bounds->above + i);
   }
-  const auto is_outside = hn::Or(hn::Gt(largest, hn::BitCast(di32, hn::Set(d, 0x1p120f))),
-                                 hn::Gt(furthest, hn::BitCast(di32, hn::Set(d, 1024.0f))));
-  if (!hn::AllFalse(di32, is_outside)) return -1;
-  // The bits of 0.5 - 2^-11 and 0.5 - 2^-14, one unit short.
-  return kHasOffset ? 0x3EFFBFFF : 0x3EFFF7FF;
+  const auto is_outside =
+      hn::Or(hn::Gt(largest, hn::BitCast(di32, hn::Set(d, 0x1p120f))),
+             hn::Gt(furthest, hn::BitCast(di32, hn::Set(d, std::numeric_limits<float>::max()))));
+  if (HWY_UNLIKELY(!hn::AllFalse(di32, is_outside))) {
+    for (int64_t i = 0; i < count; ++i) {
+      bounds->below[i] = bounds->above[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  return {scale, offset, bounds->below, bounds->above};
 }
 
-/// The scales of a head; `reciprocals` has room for one.
-template <bool kHasOffset, int kLanes>
-HWY_INLINE CodeScales ScalesOf(const GroupTask& task, int64_t head, int64_t head_dim,
-                               float* reciprocals) {
-  CodeScales scales;
-  scales.scale = task.scale + head * head_dim;
-  if constexpr (kHasOffset) scales.offset = task.offset + head * head_dim;
-  scales.reciprocal = reciprocals;
-  scales.certain = MakeReciprocals<kHasOffset>(FloatTag<kLanes>(), scales.scale, scales.offset,
-                                               head_dim, reciprocals);
-  return scales;
+/// The larger of two; the second where the first is NaN.
+template <class D>
+HWY_INLINE VecOf<D> LargerOrSecond(D d, VecOf<D> first, VecOf<D> second) {
+  (void)d;
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(first, second);
+#else
+  return hn::IfThenElse(hn::Gt(first, second), first, second);
+#endif
 }
 
-/// The code of y from the reciprocal, not yet saturated, and the bits of its distance from the
-/// quotient that was rounded to it.
+/// y times a bound, plus the offset, rounded to an integer in the low bits of 1.5 * 2^23.
 template <bool kHasOffset, class D>
-HWY_INLINE void NearbyCode(D d, VecOf<D> y, const CodeScales& scales, int64_t channel,
-                           hn::Vec<hn::RebindToSigned<D>>& code,
-                           hn::Vec<hn::RebindToSigned<D>>& distance) {
-  const hn::RebindToSigned<D> di32;
-  const auto reciprocal = hn::LoadU(d, scales.reciprocal + channel);
+HWY_INLINE VecOf<D> RoundedQuotient(D d, VecOf<D> y, const float* bound, const float* offset) {
   const auto rounder = hn::Set(d, kRounder);
-  // Far below the smallest code, and where a code is still a small number above kRounderBits.
-  const auto lowest = hn::Set(d, kRounder - 0x1p20f);
-  VecOf<D> rounded, off;
-  if constexpr (kHasOffset) {
-    const auto z = Fma(d, y, reciprocal, hn::LoadU(d, scales.offset + channel));
-    rounded = hn::Max(hn::Add(z, rounder), lowest);
-    off = hn::Sub(z, hn::Sub(rounded, rounder));
-  } else {
-    rounded = hn::Max(Fma(d, y, reciprocal, rounder), lowest);
-    off = FmaSub(d, y, reciprocal, hn::Sub(rounded, rounder));
-  }
-  code = hn::Sub(hn::BitCast(di32, rounded), hn::Set(di32, kRounderBits));
-  distance = hn::BitCast(di32, hn::Abs(off));
+  const auto reciprocal = hn::LoadU(d, bound);
+  if constexpr (!kHasOffset) return Fma(d, y, reciprocal, rounder);
+  return hn::Add(Fma(d, y, reciprocal, hn::LoadU(d, offset)), rounder);
+}
+
+/// The code of y, not yet saturated, and whether both bounds give it: rounding never changes the
+/// order of two numbers, so what lies between them gives it, too.
+template <bool kHasOffset, class D>
+HWY_INLINE hn::Mask<hn::RebindToSigned<D>> CertainCode(D d, VecOf<D> y, const CodeScales& scales,
+                                                       int64_t channel,
+                                                       hn::Vec<hn::RebindToSigned<D>>& code) {
+  const hn::RebindToSigned<D> di32;
+  const float* const offset = kHasOffset ? scales.offset + channel : nullptr;
+  const auto one = RoundedQuotient<kHasOffset>(d, y, scales.below + channel, offset);
+  const auto other = RoundedQuotient<kHasOffset>(d, y, scales.above + channel, offset);
+  // Raised on one side only: what is far below all codes, or NaN, is not certain.
+  const auto raised = hn::BitCast(di32, LargerOrSecond(d, one, hn::Set(d, kRounder - 0x1p20f)));
+  code = hn::Sub(raised, hn::Set(di32, kRounderBits));
+  return hn::Eq(raised, hn::BitCast(di32, other));
 }
 
 /// The code of y by division.
@@ -121,12 +132,9 @@ HWY_INLINE void CodePair(D d, VecOf<D> first, VecOf<D> second, const CodeScales&
                          hn::Vec<hn::RebindToSigned<D>>& code1) {
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
   const hn::RebindToSigned<D> di32;
-  hn::Vec<decltype(di32)> distance0, distance1;
-  NearbyCode<kHasOffset>(d, first, scales, channel, code0, distance0);
-  NearbyCode<kHasOffset>(d, second, scales, channel + kLanes, code1, distance1);
-  // As integers, so that the distance of a NaN is the largest.
-  const auto is_uncertain = hn::Gt(hn::Max(distance0, distance1), hn::Set(di32, scales.certain));
-  if (HWY_LIKELY(hn::AllFalse(di32, is_uncertain))) return;
+  const auto is_certain0 = CertainCode<kHasOffset>(d, first, scales, channel, code0);
+  const auto is_certain1 = CertainCode<kHasOffset>(d, second, scales, channel + kLanes, code1);
+  if (HWY_LIKELY(hn::AllTrue(di32, hn::And(is_certain0, is_certain1)))) return;
   code0 = DividedCode<kHasOffset>(d, first, scales, channel);
   code1 = DividedCode<kHasOffset>(d, second, scales, channel + kLanes);
 }
