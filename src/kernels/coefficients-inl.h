@@ -15,11 +15,18 @@ namespace qkvfuse::kernels {
 namespace HWY_NAMESPACE {
 
 /// One of the four coefficients of a pair of vectors; `to` is its place in the first one's block.
+/// `largest` grows to the size of the products, as integers, in which NaN is larger than all
+/// numbers.
 template <class D>
 HWY_INLINE void StoreProduct(D d, VecOf<D> table0, VecOf<D> table1, VecOf<D> gamma0,
-                             VecOf<D> gamma1, float* to) {
-  hn::StoreU(hn::Mul(gamma0, table0), d, to);
-  hn::StoreU(hn::Mul(gamma1, table1), d, to + 4 * hn::Lanes(d));
+                             VecOf<D> gamma1, float* to, hn::Vec<hn::RebindToSigned<D>>& largest) {
+  const hn::RebindToSigned<D> di32;
+  const auto product0 = hn::Mul(gamma0, table0);
+  const auto product1 = hn::Mul(gamma1, table1);
+  hn::StoreU(product0, d, to);
+  hn::StoreU(product1, d, to + 4 * hn::Lanes(d));
+  largest = hn::Max(
+      largest, hn::Max(hn::BitCast(di32, hn::Abs(product0)), hn::BitCast(di32, hn::Abs(product1))));
 }
 
 /// Gamma (natural order in memory) in the lane order of the kernel.
@@ -40,13 +47,15 @@ HWY_INLINE void LoadGammaPair(D d, const float* gamma, VecOf<D>& first, VecOf<D>
 
 /// Builds the coefficients of `tokens` tokens from contiguous rows of a table of type Table.
 template <class Table, LaneOrder kOrder, bool kHasGamma, int kLanes, int64_t kHeadDim>
-void BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
+bool BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
                        float* coefficients) {
   const FloatTag<kLanes> d;
   const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
   const int64_t half = head_dim / 2;
   const int64_t stride = CoefficientStride(head_dim);
   const float* const gamma = task.gamma;
+  const hn::RebindToSigned<decltype(d)> di32;
+  auto largest = hn::Zero(di32);
   VecOf<decltype(d)> c0, c1, g0, g1, h0, h1;
   for (int64_t i = 0; i < tokens; ++i) {
     const int64_t token = first_token + i;
@@ -65,15 +74,16 @@ void BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t
         g0 = g1 = h0 = h1 = hn::Set(d, 1.0f);
       }
       Table::template LoadPair<kOrder>(d, cos, j, c0, c1);
-      StoreProduct(d, c0, c1, g0, g1, to + 4 * j);
+      StoreProduct(d, c0, c1, g0, g1, to + 4 * j, largest);
       Table::template LoadPair<kOrder>(d, sin, j, c0, c1);
-      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + kLanes);
+      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + kLanes, largest);
       Table::template LoadPair<kOrder>(d, cos, j + half, c0, c1);
-      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + 2 * kLanes);
+      StoreProduct(d, c0, c1, h0, h1, to + 4 * j + 2 * kLanes, largest);
       Table::template LoadPair<kOrder>(d, sin, j + half, c0, c1);
-      StoreProduct(d, c0, c1, g0, g1, to + 4 * j + 3 * kLanes);
+      StoreProduct(d, c0, c1, g0, g1, to + 4 * j + 3 * kLanes, largest);
     }
   }
+  return hn::AllFalse(di32, hn::Gt(largest, hn::BitCast(di32, hn::Set(d, kTameCoefficient))));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -24,7 +24,9 @@ HWY_INLINE void ForEachPair(int64_t count, const Step& step) {
     for (int64_t pair = 0; pair < count; ++pair) step(pair);
   } else {
     (void)count;
-    [&]<int64_t... kPair>(std::integer_sequence<int64_t, kPair...>) HWY_ATTR { (step(kPair), ...); }
+    [&]<int64_t... kPair>(std::integer_sequence<int64_t, kPair...>) QKVFUSE_LAMBDA {
+      (step(kPair), ...);
+    }
     (std::make_integer_sequence<int64_t, kCount>());
   }
 }
@@ -50,7 +52,7 @@ struct HeadEmitter {
   static HWY_INLINE void Plain(int64_t head_dim, const HeadInput& in, const HeadOutput& out,
                                const CodeScales& scales) {
     const D d;
-    ForEachPair<kHeadDim / (2 * kLanes)>(head_dim / (2 * kLanes), [&](int64_t pair) HWY_ATTR {
+    ForEachPair<kHeadDim / (2 * kLanes)>(head_dim / (2 * kLanes), [&](int64_t pair) QKVFUSE_LAMBDA {
       VecOf<D> a, b;
       if constexpr (kCopiesBits && Stores(kSink)) {
         CopyPair(d, in, out, pair);
@@ -73,7 +75,7 @@ struct HeadEmitter {
     const int64_t half = head_dim / 2;
     const int64_t pairs = half / (2 * kLanes);
     const auto f = hn::Set(d, factor);
-    ForEachPair<kHeadDim / (4 * kLanes)>(pairs, [&](int64_t pair) HWY_ATTR {
+    ForEachPair<kHeadDim / (4 * kLanes)>(pairs, [&](int64_t pair) QKVFUSE_LAMBDA {
       VecOf<D> a0, a1, b0, b1, lo0, lo1, hi0, hi1;
       const int64_t j = pair * 2 * kLanes;
       SourceType::template LoadPair<kOrder>(d, in, j, a0, a1);

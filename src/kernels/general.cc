@@ -261,11 +261,12 @@ void CoefficientsOf(const CoefficientTask& task, int64_t first_token, int64_t to
   }
 }
 
-void GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
+bool GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
                          float* coefficients) {
   VisitSource(SourceOf(task.table), [&](auto table) HWY_ATTR {
     CoefficientsOf<decltype(table)>(task, first_token, tokens, coefficients);
   });
+  return false;  // not looked at
 }
 
 void Widen(DType dtype, const void* from, int64_t count, float* to) {

@@ -104,7 +104,8 @@ struct Tile {
   int64_t first_head = 0;
   int64_t heads = 0;
   const float* coefficients = nullptr;  // [tokens, 4 * CoefficientStride(head_dim)], rope-inl.h
-  int64_t prefetch_end = 0;             // source rows of tokens before it may be fetched ahead
+  bool has_tame_coefficients = false;
+  int64_t prefetch_end = 0;  // source rows of tokens before it may be fetched ahead
   // [tokens], element offset of the row, or kSkippedRow where the cache is not written. All 0 for a
   // group without a cache.
   const int64_t* cache_rows = nullptr;
@@ -125,8 +126,12 @@ struct CoefficientTask {
 };
 
 using GroupKernel = void (*)(const GroupTask&, const Tile&);
-using CoefficientKernel = void (*)(const CoefficientTask&, int64_t first_token, int64_t tokens,
+/// Returns whether all coefficients are known to be at most kTameCoefficient in size.
+using CoefficientKernel = bool (*)(const CoefficientTask&, int64_t first_token, int64_t tokens,
                                    float* coefficients);
+
+/// The rotation of normalised channels by coefficients of this size cannot overflow.
+inline constexpr float kTameCoefficient = 0x1p60f;
 
 /// Floats of one of a token's four kinds of coefficients.
 [[nodiscard]] constexpr int64_t CoefficientStride(int64_t head_dim) noexcept {

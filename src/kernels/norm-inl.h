@@ -67,7 +67,7 @@ HWY_INLINE float SumOfSquares8(const Head& head, int64_t head_dim) {
   const FloatTag<8> d;
   const hn::Half<decltype(d)> d4;
   auto acc0 = hn::Zero(d), acc1 = hn::Zero(d);
-  const auto accumulate = [&](int64_t channel) HWY_ATTR {
+  const auto accumulate = [&](int64_t channel) QKVFUSE_LAMBDA {
     VecOf<decltype(d)> a, b;
     SourceType::template LoadPair<kOrder>(d, head, channel, a, b);
     acc0 = Fma(d, a, a, acc0);

@@ -9,6 +9,11 @@
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
 
+/// On the lambda of an inner loop: as a function it would reload all that it refers to every time.
+#ifndef QKVFUSE_LAMBDA
+#define QKVFUSE_LAMBDA HWY_ATTR __attribute__((always_inline))
+#endif
+
 #if defined(QKVFUSE_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKVFUSE_KERNELS_SIMD_INL_H_
 #undef QKVFUSE_KERNELS_SIMD_INL_H_

@@ -79,8 +79,10 @@ HWY_INLINE HeadRow<T> RowOf(const Destination& to, int64_t token, int64_t cache_
   return row;
 }
 
-/// Storage types: how a pair of vectors becomes 16-bit values.
+/// Storage types: how a pair of vectors becomes 16-bit values. `Finite` is the one for values that
+/// are known not to be NaN.
 struct HalfStore {
+  using Finite = HalfStore;
   static constexpr DType kDType = DType::kFloat16;
   template <LaneOrder kOrder, StoreHint kHint, class D>
   static HWY_INLINE void StorePair(D d, VecOf<D> first, VecOf<D> second, uint16_t* to,
@@ -91,7 +93,9 @@ struct HalfStore {
   }
 };
 
-struct BFloat16Store {
+template <bool kMayBeNan>
+struct BFloat16StoreOf {
+  using Finite = BFloat16StoreOf<false>;
   static constexpr DType kDType = DType::kBFloat16;
   template <LaneOrder kOrder, StoreHint kHint, class D>
   static HWY_INLINE void StorePair(D d, VecOf<D> first, VecOf<D> second, uint16_t* to,
@@ -127,9 +131,11 @@ struct BFloat16Store {
     const auto half_sum = hn::AverageRound(lower, hn::Add(is_odd, hn::Set(du16, uint16_t{0x7FFE})));
     auto rounded = hn::Add(upper, hn::ShiftRight<15>(half_sum));
     // A sum is NaN where a term is; that infinities can cancel costs time, not correctness.
-    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(even, odd))))) {
-      rounded = hn::OddEven(hn::BitCast(du16, RoundToBFloat16(d, odd)),
-                            hn::BitCast(du16, hn::ShiftRight<16>(RoundToBFloat16(d, even))));
+    if constexpr (kMayBeNan) {
+      if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(even, odd))))) {
+        rounded = hn::OddEven(hn::BitCast(du16, RoundToBFloat16(d, odd)),
+                              hn::BitCast(du16, hn::ShiftRight<16>(RoundToBFloat16(d, even))));
+      }
     }
     if constexpr (hn::MaxLanes(d) == kPieceChannels) {
       const hn::Half<decltype(du16)> half;
@@ -141,6 +147,8 @@ struct BFloat16Store {
   }
 #endif
 };
+
+using BFloat16Store = BFloat16StoreOf<true>;
 
 /// Stores the pair of vectors number `pair` of a head to every destination of the sink.
 template <class Store, SinkKind kSink, LaneOrder kOrder, class D>

@@ -1,5 +1,7 @@
 // Sources: yield a head as pairs of fp32 vectors, 2*N consecutive channels at a time, in natural or
 // even-odd lane order. A source knows nothing of what follows.
+#include <type_traits>
+
 #include "kernels/simd-inl.h"
 
 #if defined(QKVFUSE_KERNELS_SOURCES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -114,6 +116,17 @@ HWY_INLINE HeadInput InputOf(const Source& source, int64_t token, int64_t head, 
       source.bias == nullptr ? nullptr : static_cast<const int32_t*>(source.bias) + channel;
   input.token_scale = source.token_scale == nullptr ? 1.0f : source.token_scale[token];
   return input;
+}
+
+/// Goes on to the next head of the token.
+template <class SourceType>
+HWY_INLINE void NextHead(int64_t head_stride, int64_t head_dim, HeadInput& head) {
+  using Element = typename SourceType::Element;
+  head.data = static_cast<const Element*>(head.data) + head_stride;
+  if constexpr (std::is_same_v<Element, int32_t>) {
+    head.weight_scale += head_dim;
+    if (head.bias != nullptr) head.bias = static_cast<const int32_t*>(head.bias) + head_dim;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

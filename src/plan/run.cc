@@ -86,10 +86,11 @@ class Execution {
     CacheRows rows;
     ResolveRows(plan_, tensors_, tokens_, parts_, first_token_ + first, count, &rows);
     const int64_t* const group_rows[] = {kNoCacheRows, rows.k, rows.v};
+    bool is_tame = false;
     for (size_t g = 0; g < tasks_.size(); ++g) {
       const GroupKernels& kernels = plan_.groups[g];
       if (kernels.coefficients != nullptr && !kernels.shares_coefficients) {
-        kernels.coefficients(coefficient_tasks_[g], first, count, coefficients);
+        is_tame = kernels.coefficients(coefficient_tasks_[g], first, count, coefficients);
       }
       Tile tile;
       tile.first_token = first;
@@ -97,6 +98,7 @@ class Execution {
       tile.heads = tasks_[g].heads;
       tile.prefetch_end = end;
       tile.coefficients = coefficients;
+      tile.has_tame_coefficients = is_tame;
       tile.cache_rows = group_rows[g];
       (streams_[g] ? kernels.streaming : kernels.group)(tasks_[g], tile);
     }
