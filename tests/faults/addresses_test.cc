@@ -100,11 +100,11 @@ TEST(Faults, C08) {
   fault.ExpectRight();
   fault.ExpectCodes(TensorId::kKCache, {{-15, 9, 4, -4, 12, -6, 2, 5, -7, -8, 4, -3, 4, -7, -2, -1},
                                         {4, -5, 1, -2, 8, -7, 7, 6},
-                                        0});
+                                        0x5782B9B8936661BAU});
   fault.ExpectCodes(TensorId::kVCache,
                     {{38, 60, 75, -58, -32, -12, 4, 17, 28, 37, -27, -57, -16, 11, 31, 46},
                      {40, -42, -26, -13, -1, 33, 56, 71},
-                     0});
+                     0x09C00595F1005265U});
   // Where the elements lie: head 0 channel 0, and head 1 channel 33.
   const std::vector<double> codes = fault.Written(TensorId::kKCache);
   const int64_t places[3][2] = {{16576, 21697}, {992, 6113}, {8192, 13313}};
@@ -140,11 +140,11 @@ TEST(Faults, C17) {
   fault.ExpectRight();
   fault.ExpectCodes(TensorId::kKCache, {{21, 8, -2, 1, -6, 0, -2, -3, -6, 3, -13, 14, 5, 6, 4, -2},
                                         {-7, -4, -4, -2, 8, -4, 8, -11},
-                                        0});
+                                        0xCB6C3F2D6DFEF242U});
   fault.ExpectCodes(TensorId::kVCache,
                     {{-83, -37, -6, 16, 32, 45, -45, -27, -13, 0, 10, 73, 88, -69, -38, -15},
                      {9, 23, 34, -40, -26, -13, -9, 22},
-                     0});
+                     0xFC2B6F0AF2E26462U});
   fault.ExpectSpots(TensorId::kQOut, {{{0, 0, 0}, 0.601508975},
                                       {{0, 0, 23}, 0.208365854},
                                       {{0, 2, 45}, -0.359174664},

@@ -100,7 +100,7 @@ TEST(Faults, C54) {
   fault.ExpectRight();
   fault.ExpectCodes(
       TensorId::kVCache,
-      {{0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1, 2}, {0, 0, 1, 1, 2, 0, 1, 1}, 0});
+      {{0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1, 2}, {0, 0, 1, 1, 2, 0, 1, 1}, 0x615ABF7CC644B358U});
   // [row, column] of the packed row: the q head, or the v head at column 190.
   fault.ExpectSpots(TensorId::kQOut,
                     {{{0, 0, 0}, -0.1953125}, {{1, 0, 2}, 0.609375}, {{100, 0, 7}, 0.158203125}});

@@ -106,12 +106,8 @@ TEST(Faults, C33) {
 
 TEST(Faults, C37) {
   ExpectTypeRefused(Op::kQnr, {"cos", "sin"});
-  // Accepted and narrowed to bf16, the tables would lose their difference from 1.
-  const auto narrowed = [](double x) {
-    return static_cast<double>(Values16(ACL_BF16)[Encode16(ACL_BF16, x)]);
-  };
-  EXPECT_EQ(narrowed(0.9990234375), 1.0);
-  EXPECT_EQ(narrowed(0.0019683837890625), 0x1p-9);
+  // Accepted and narrowed to bf16, cos would lose its difference from 1.
+  EXPECT_EQ(Values16(ACL_BF16)[Encode16(ACL_BF16, 0.9990234375)], 1.0F);
 }
 
 TEST(Faults, C37Kind) {
@@ -218,7 +214,8 @@ TEST(Faults, C57Kind) {
         EXPECT_EQ(call->executor, nullptr);
       }
     }
-    for (const auto& [name, values] : Sample(op)->integers) {
+    const auto sample = Sample(op);
+    for (const auto& [name, values] : sample->integers) {
       for (size_t i = 0; i < values->size(); ++i) {
         for (const int64_t value : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(),
                                     std::numeric_limits<int64_t>::max(), int64_t{1} << 32}) {

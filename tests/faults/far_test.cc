@@ -42,11 +42,11 @@ TEST(Faults, C01) {
         {&k,
          {{-26, 14, 6, -5, 16, -8, 2, 7, -9, -14, 7, -5, 6, -10, -2, -1},
           {-2, -4, -1, -6, -5, 1, -26, 7},
-          0}},
+          0xA49C0521D0B77107U}},
         {&v,
          {{71, 86, -71, -39, -16, 2, 17, 29, 39, -30, -17, -24, 10, 33, 50, 62},
           {-2, 30, 54, 69, -63, -36, -16, 0},
-          0}}};
+          0xA096CEE9076A522FU}}};
     for (const auto& [cache, codes] : caches) {
       // All other pages are untouched, those at the faulty address included.
       EXPECT_EQ(cache->WrittenPages(), std::vector<size_t>{kOffset / 4096});

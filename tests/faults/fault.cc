@@ -64,8 +64,10 @@ void FillUsual(Fault& fault) {
       {TensorId::kSin, Pat(29, 17, 127, 64)}, {TensorId::kKScale, Cyc(9, 4, 128)},
       {TensorId::kVScale, Cyc(11, 4, 64)},    {TensorId::kKOffset, Cyc(13, -6, 2)},
       {TensorId::kVOffset, Cyc(7, -3, 4)}};
+  const bool is_int32 = fault.description().x_dtype == DType::kInt32;
   for (const auto& [id, generator] : usual) {
-    if (cases::Has(fault.description(), id)) fault.Fill(id, generator);
+    if (!cases::Has(fault.description(), id) || (is_int32 && id == TensorId::kX)) continue;
+    fault.Fill(id, generator);
   }
 }
 
@@ -203,7 +205,7 @@ void Fault::ExpectCodes(TensorId cache, const std::vector<int>& all) const {
 double Fault::Value(TensorId output, std::initializer_list<int64_t> at) const {
   const TensorView view = View(output);
   std::vector<int64_t> index(at);
-  if (view.shape.rank == 4) {  // [batch, sequence, head, channel]
+  if (index.size() == 3 && view.shape.rank == 4) {  // [batch, sequence, head, channel]
     const int64_t token = index[0];
     index[0] = token % description().tokens.sequence;
     index.insert(index.begin(), token / description().tokens.sequence);

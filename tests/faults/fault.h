@@ -54,7 +54,7 @@ class Fault {
  public:
   /// The inputs start as in most cases: x pat(37,11,251,16), gammas cyc(7,4,8) and cyc(5,3,8), cos
   /// and sin pat(13,5,127,64) and pat(29,17,127,64), scales cyc(9,4,128) and cyc(11,4,64), offsets
-  /// cyc(13,-6,2) and cyc(7,-3,4).
+  /// cyc(13,-6,2) and cyc(7,-3,4). An int32 x and what dequantises it are random.
   explicit Fault(const std::string& line);
 
   Fault& Fill(cases::TensorId id, const Generator& generator);

@@ -33,11 +33,11 @@ TEST(Faults, C03) {
   fault.ExpectRight();
   fault.ExpectCodes(TensorId::kKCache, {{-12, 16, 0, 7, -8, -2, 2, 4, -11, -6, 2, 6, 4, -6, -2, -4},
                                         {-16, 13, -17, 9, 2, 0, 2, 18},
-                                        0});
+                                        0xE2149C8CF0B18185U});
   fault.ExpectCodes(TensorId::kVCache,
                     {{-39, -1, 24, 42, 55, -46, -26, -12, 2, 13, 23, 118, -76, -39, -13, 7},
                      {-86, -46, -19, 2, 19, 32, 43, -33},
-                     0});
+                     0xD283AED0ACAD0288U});
   fault.ExpectSpots(TensorId::kQOut, {{{0, 0, 0}, 1.35701298}, {{0, 0, 32}, -0.239435119}});
   // Only the cache write of a padding token is skipped.
   for (const int64_t token : {1, 3}) {
@@ -146,11 +146,11 @@ TEST(Faults, C12) {
   fault.ExpectCodes(TensorId::kKCache,
                     {{-13, -7, -6, -8, 9, 4, -1, 3, 5, 19, -18, 7, -8, -9, -2, 1},
                      {1, -5, 0, 8, 0, -6, 6, 8},
-                     0});
+                     0xFF9B92CFD2FB72FBU});
   fault.ExpectCodes(TensorId::kVCache,
                     {{104, -88, -49, -21, 0, 17, 30, 41, -34, -20, -8, 9, 37, 55, 69, -47},
                      {37, 55, 69, -47, -25, -8, 6, 18},
-                     0});
+                     0xB618C9E300D83B8BU});
   fault.ExpectToldApart("the largest start for all", WithSlots({5, 5}));
   fault.ExpectToldApart("one row too far", WithSlots({6, 1}));
   fault.ExpectToldApart("over the prefix", WithSlots({0, 0}));

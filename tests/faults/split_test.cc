@@ -68,11 +68,12 @@ TEST(Faults, C63Kind) {
   }
 }
 
-const Codes kC66K = {
-    {17, -6, -4, -3, 2, 2, -1, -4, 9, 8, -6, 9, 3, 6, -7, -1}, {-5, 7, 10, 10, 15, -1, -2, 2}, 0};
+const Codes kC66K = {{17, -6, -4, -3, 2, 2, -1, -4, 9, 8, -6, 9, 3, 6, -7, -1},
+                     {-5, 7, 10, 10, 15, -1, -2, 2},
+                     0x70DA412224834D26U};
 const Codes kC66V = {{18, 44, 62, -69, -42, -20, -3, 9, 21, 31, -32, -76, -31, -1, 19, 36},
                      {34, 57, 73, -61, -35, -14, 2, 16},
-                     0};
+                     0xC8F1B8CB1E4679C8U};
 
 // k heads that start somewhere else in the packed row, still inside it.
 FaultyRun WithKFrom(int64_t head) {
