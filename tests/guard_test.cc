@@ -244,6 +244,26 @@ TEST_F(Outside, OneByteFaultsAndPrintsTheCase) {
   }
 }
 
+// A run of one token more than the tensors have: what a wrong bound in a kernel would do.
+TEST_F(Outside, ARunOfOneTokenMoreFaultsAndPrintsTheCase) {
+  for (const Kind& kind : kKinds) {
+    Case c = FullCase(kind.op, kind.is_int32, DType::kBFloat16, Layout::kPaged);
+    c.head_dim = 64;
+    c.tokens = TokenCount(3);
+    c.slots = cases::SlotPattern::kSkipped;
+    const auto problem = cases::Problem::Make(c, {Guard::kBack});
+    ASSERT_TRUE(problem.ok()) << problem.status().message();
+    for (const Variant& variant : TargetsAndPaths()) {
+      const auto run = [&] {
+        SetCurrentLine(cases::PrintCase(c));
+        const Result<Plan> plan = (*problem)->MakePlan({true, variant.path, variant.target});
+        if (plan.ok()) static_cast<void>(plan->Run((*problem)->tensors(), 4, {1, false}));
+      };
+      EXPECT_EXIT(run(), ::testing::KilledBySignal(SIGSEGV), "case: op=.*tokens=3");
+    }
+  }
+}
+
 // From gap 0 to 63 every tensor meets every multiple of its element size.
 TEST(Placements, CoverEveryAlignment) {
   for (const DType dtype : {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kInt64}) {

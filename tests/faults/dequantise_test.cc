@@ -98,9 +98,9 @@ TEST(Faults, C54) {
       .Fill(TensorId::kSin, Constant(0));
   for (const TensorId id : {TensorId::kKScale, TensorId::kVScale}) fault.Fill(id, Constant(0.5));
   fault.ExpectRight();
-  fault.ExpectCodes(
-      TensorId::kVCache,
-      {{0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1, 2}, {0, 0, 1, 1, 2, 0, 1, 1}, 0x615ABF7CC644B358U});
+  fault.ExpectCodes(TensorId::kVCache, {{0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1, 2},
+                                        {0, 0, 1, 1, 2, 0, 1, 1},
+                                        0x615ABF7CC644B358U});
   // [row, column] of the packed row: the q head, or the v head at column 190.
   fault.ExpectSpots(TensorId::kQOut,
                     {{{0, 0, 0}, -0.1953125}, {{1, 0, 2}, 0.609375}, {{100, 0, 7}, 0.158203125}});

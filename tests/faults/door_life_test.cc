@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "contract.h"
-#include "golden.h"
-#include "sample_calls.h"
+#include "tests/capi/contract.h"
+#include "tests/capi/golden.h"
+#include "tests/capi/sample_calls.h"
 
 namespace qkvfuse::capi_test {
 namespace {

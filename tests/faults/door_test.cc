@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "contract.h"
-#include "golden.h"
-#include "sample_calls.h"
-#include "scalar16.h"
+#include "tests/capi/contract.h"
+#include "tests/capi/golden.h"
+#include "tests/capi/sample_calls.h"
+#include "tests/capi/scalar16.h"
 
 namespace qkvfuse::capi_test {
 namespace {

@@ -45,28 +45,32 @@ TEST(Faults, C63) {
                         [](const reference::Problem& p) { reference::RunExact(p, 0, 65535); });
 }
 
+class Counts : public ::testing::TestWithParam<int64_t> {};
+
 // Counts around 2^16 of every number that counts: tokens, sequences, tokens of a sequence.
-TEST(Faults, C63Kind) {
-  for (const int64_t count : {65535, 65536, 65537}) {
-    const std::string shapes[] = {Number(count) + " layout=paged", Number(count) + "x1",
-                                  "1x" + Number(count) + " block_size=" + Number(count)};
-    for (const std::string& shape : shapes) {
-      const bool is_list = shape.find("paged") != std::string::npos;
-      const std::string slots = is_list ? ""
-                                        : " layout=contiguous slot_mode=start blocks=" +
-                                              Number(shape[0] == '1' ? 1 : count);
-      const bool has_block_size = shape.find("block_size") != std::string::npos;
-      for (const char* line : {"op=qnr dtype=bf16", "op=drq dtype=fp16 x=int32"}) {
-        Fault fault(std::string(line) + " heads=1/1 head_dim=16 tokens=" + shape + slots +
-                    (has_block_size ? "" : " block_size=1"));
-        fault.ExpectRight({{AvailableTargets().front(), Path::kAuto, 3}});
-        fault.ExpectToldApart("one token less", [=](const reference::Problem& p) {
-          reference::RunExact(p, 0, count - 1);
-        });
-      }
+TEST_P(Counts, AreWhole) {
+  const int64_t count = GetParam();
+  const std::string shapes[] = {Number(count) + " layout=paged", Number(count) + "x1",
+                                "1x" + Number(count) + " block_size=" + Number(count)};
+  for (const std::string& shape : shapes) {
+    const bool is_list = shape.find("paged") != std::string::npos;
+    const std::string slots = is_list ? ""
+                                      : " layout=contiguous slot_mode=start blocks=" +
+                                            Number(shape[0] == '1' ? 1 : count);
+    const bool has_block_size = shape.find("block_size") != std::string::npos;
+    for (const char* line : {"op=qnr dtype=bf16", "op=drq dtype=fp16 x=int32"}) {
+      Fault fault(std::string(line) + " heads=1/1 head_dim=16 tokens=" + shape + slots +
+                  (has_block_size ? "" : " block_size=1"));
+      fault.ExpectRight({{AvailableTargets().front(), Path::kAuto, 3}});
+      fault.ExpectToldApart("one token less", [=](const reference::Problem& p) {
+        reference::RunExact(p, 0, count - 1);
+      });
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(C63Kind, Counts, ::testing::Values(65535, 65536, 65537),
+                         [](const auto& test) { return Number(test.param); });
 
 const Codes kC66K = {{17, -6, -4, -3, 2, 2, -1, -4, 9, 8, -6, 9, 3, 6, -7, -1},
                      {-5, 7, 10, 10, 15, -1, -2, 2},
