@@ -17,7 +17,6 @@ namespace qkvfuse::capi_test {
 namespace {
 
 constexpr aclnnStatus kInvalid = ACLNN_ERR_PARAM_INVALID;
-constexpr aclnnStatus kNull = ACLNN_ERR_PARAM_NULLPTR;
 
 std::unique_ptr<Call> Sample(Op op) { return op == Op::kQnr ? SampleQnr() : SampleDrq(); }
 
