@@ -9,22 +9,22 @@
 namespace qkvfuse::cases {
 namespace {
 
-constexpr size_t kLead = 256;  // bytes before the payload, at least; a multiple of 64
-
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
-Buffer::Buffer(size_t bytes, size_t tail) {
+Buffer::Buffer(size_t bytes, BufferPlacement placement, size_t tail) {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  whole_bytes_ = RoundUp(kLead + bytes + tail, page);
+  whole_bytes_ = RoundUp(placement.gap + bytes + tail, page);
   mapping_bytes_ = whole_bytes_ + 2 * page;
   void* mapping = mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<std::byte*>(mapping);
   whole_ = mapping_ + page;
-  payload_ = tail == 0 ? whole_ + whole_bytes_ - bytes : whole_ + kLead;
+  payload_ = placement.side == BufferPlacement::Side::kFront
+                 ? whole_ + placement.gap
+                 : whole_ + whole_bytes_ - placement.gap - bytes;
   if (mprotect(mapping_, page, PROT_NONE) != 0 ||
       mprotect(whole_ + whole_bytes_, page, PROT_NONE) != 0) {
     munmap(mapping_, mapping_bytes_);

@@ -6,12 +6,21 @@
 
 namespace qkvfuse::cases {
 
-/// `bytes` of payload. With tail 0 the payload ends at the protected page (any read past it
-/// faults); with a tail it starts 64-byte aligned and that many bytes follow it.
+/// Where the payload of a Buffer lies between its two protected pages.
+struct BufferPlacement {
+  enum class Side { kFront, kBack };
+  Side side = Side::kBack;
+  /// Bytes between the payload and the protected page of that side. With 0 the neighbouring byte
+  /// is protected.
+  size_t gap = 0;
+};
+
+/// `bytes` of payload.
 class Buffer {
  public:
-  /// Throws std::bad_alloc.
-  Buffer(size_t bytes, size_t tail);
+  /// At the back, `gap` bytes before the protected page; at the front, `gap` bytes behind the one
+  /// there, with at least `tail` more bytes after the payload. Throws std::bad_alloc.
+  Buffer(size_t bytes, BufferPlacement placement, size_t tail = 0);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

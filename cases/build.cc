@@ -7,6 +7,8 @@
 namespace qkvfuse::cases {
 namespace {
 
+constexpr size_t kOutputMargin = 256;  // poisoned bytes on both sides of an output
+
 StridedShape CacheShape(const Case& c, const CacheCase& cache, int64_t heads) {
   if (c.layout != Layout::kPaNz) {
     return StridedShape::Contiguous({BlockCount(c), c.block_size, heads, c.head_dim});
@@ -121,7 +123,12 @@ class Builder {
 
   size_t AddStorage(TensorId id, const Placement& place, const Buffer* x) {
     const auto bytes = static_cast<size_t>(place.elements * SizeOf(DTypeOf(c_, id)));
-    memory_.outputs.push_back(std::make_unique<OutputStorage>(bytes, x));
+    const bool is_usual = memory_.placements.guard == Guard::kUsual;
+    const BufferPlacement place_in_buffer =
+        is_usual ? BufferPlacement{BufferPlacement::Side::kFront, kOutputMargin}
+                 : memory_.placements.Of(id, DTypeOf(c_, id));
+    memory_.outputs.push_back(
+        std::make_unique<OutputStorage>(bytes, place_in_buffer, is_usual ? kOutputMargin : 0, x));
     return memory_.outputs.size() - 1;
   }
 
@@ -134,7 +141,8 @@ class Builder {
   void AddInput(TensorId id) {
     const Placement place = PlaceOf(id, ShapeOf(c_, id));
     const auto bytes = static_cast<size_t>(place.elements * SizeOf(DTypeOf(c_, id)));
-    memory_.inputs.push_back(std::make_unique<Buffer>(bytes, /*tail=*/0));
+    memory_.inputs.push_back(
+        std::make_unique<Buffer>(bytes, memory_.placements.Of(id, DTypeOf(c_, id))));
     const TensorView view = ViewOf(c_, id, place, *memory_.inputs.back());
     memory_.member(id) = {view, view};
     // The library's x is the storage that its in-place outputs change; the reference's is not.

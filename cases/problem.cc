@@ -11,7 +11,8 @@
 namespace qkvfuse::cases {
 namespace {
 
-constexpr size_t kTail = 256;  // poisoned bytes after an output
+constexpr size_t kGaps = 64;    // alignments, in bytes
+constexpr size_t kGapStep = 7;  // between neighbouring tensors
 
 // Depends on the position, and is never part of a NaN or an infinity of 16 bits.
 std::byte PoisonAt(size_t position) {
@@ -34,8 +35,22 @@ std::vector<NamedView> ViewsOf(const ProblemMemory& memory, TensorId first, Tens
 
 }  // namespace
 
-OutputStorage::OutputStorage(size_t bytes, const Buffer* x_buffer)
-    : payload_bytes(bytes), x(x_buffer), library(bytes, kTail), reference(bytes, kTail) {}
+OutputStorage::OutputStorage(size_t bytes, BufferPlacement placement, size_t tail,
+                             const Buffer* x_buffer)
+    : payload_bytes(bytes),
+      x(x_buffer),
+      library(bytes, placement, tail),
+      reference(bytes, placement, tail) {}
+
+BufferPlacement Placements::Of(TensorId id, DType dtype) const {
+  BufferPlacement placement;
+  if (guard == Guard::kFront) placement.side = BufferPlacement::Side::kFront;
+  if (gap) {
+    const size_t bytes = (*gap + kGapStep * static_cast<size_t>(id)) % kGaps;
+    placement.gap = bytes - bytes % static_cast<size_t>(SizeOf(dtype));
+  }
+  return placement;
+}
 
 std::vector<std::byte> OutputStorage::InitialBytes() const {
   std::vector<std::byte> bytes(library.whole().size());
@@ -66,10 +81,10 @@ uint64_t ProblemMemory::InputChecksum() const {
 Problem::Problem(std::unique_ptr<ProblemMemory> memory) : memory_(std::move(memory)) {}
 Problem::~Problem() = default;
 
-Result<std::unique_ptr<Problem>> Problem::Make(const Case& c) {
+Result<std::unique_ptr<Problem>> Problem::Make(const Case& c, const Placements& placements) {
   if (Status status = Validate(c); !status.ok()) return status;
   try {
-    auto memory = std::make_unique<ProblemMemory>(c);
+    auto memory = std::make_unique<ProblemMemory>(c, placements);
     BuildTensors(*memory);
     // Gaps of inputs hold NaN: a kernel that reads one cannot hide it.
     for (const auto& buffer : memory->inputs) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cases/buffer.h"
 #include "cases/case.h"
 #include "qkvfuse/qkvfuse.hpp"
 #include "reference/problem.h"
@@ -20,13 +22,31 @@ struct NamedView {
   TensorView view;
 };
 
+/// Where the tensors of a problem lie in their buffers.
+enum class Guard {
+  kUsual,  // inputs end at a protected page, outputs have 256 poisoned bytes on both sides
+  kFront,  // the protected page is before the first byte, or `gap` bytes before it
+  kBack,   // the protected page is behind the last byte, or `gap` bytes behind it
+};
+
+struct Placements {
+  Guard guard = Guard::kUsual;
+  /// Not with kUsual: the gap of the first tensor. Others have (gap + 7 * TensorId) modulo 64, cut
+  /// to a multiple of the element size; from 0 to 63 every tensor meets every alignment.
+  /// Absent: no gap anywhere.
+  std::optional<size_t> gap = std::nullopt;
+
+  [[nodiscard]] BufferPlacement Of(TensorId id, DType dtype) const;
+};
+
 struct ProblemMemory;
 
 /// Owns all memory of one case. Not copied, not moved: views point into it.
 class Problem {
  public:
   /// Allocates and fills everything. Refuses a case that Validate refuses.
-  [[nodiscard]] static Result<std::unique_ptr<Problem>> Make(const Case& c);
+  [[nodiscard]] static Result<std::unique_ptr<Problem>> Make(const Case& c,
+                                                             const Placements& placements = {});
   ~Problem();
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;

@@ -19,7 +19,7 @@ struct Member {
 
 /// Output memory, twice. It starts as poison, or as x where an output lies on x.
 struct OutputStorage {
-  OutputStorage(size_t bytes, const Buffer* x_buffer);
+  OutputStorage(size_t bytes, BufferPlacement placement, size_t tail, const Buffer* x_buffer);
 
   /// What both sets hold before a run: the bytes of Buffer::whole.
   [[nodiscard]] std::vector<std::byte> InitialBytes() const;
@@ -33,13 +33,15 @@ struct OutputStorage {
 };
 
 struct ProblemMemory {
-  explicit ProblemMemory(const Case& description) : c(description) {}
+  ProblemMemory(const Case& description, const Placements& where)
+      : c(description), placements(where) {}
 
   [[nodiscard]] Member& member(TensorId id) { return members[static_cast<size_t>(id)]; }
   [[nodiscard]] const Member& member(TensorId id) const { return members[static_cast<size_t>(id)]; }
   [[nodiscard]] uint64_t InputChecksum() const;
 
   Case c;
+  Placements placements;
   std::vector<std::unique_ptr<Buffer>> inputs;
   std::vector<std::unique_ptr<OutputStorage>> outputs;
   std::array<Member, kTensorCount> members;

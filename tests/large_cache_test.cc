@@ -1,7 +1,6 @@
 // Caches of more than 2^31 elements: addresses need 64 bits. The memory is mapped without being
 // reserved, so only the pages that are written exist.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -10,6 +9,7 @@
 #include "qkvfuse/qkvfuse.hpp"
 #include "reference/exact.h"
 #include "tests/support/same_bits.h"
+#include "tests/support/sparse_memory.h"
 
 namespace qkvfuse::testing {
 namespace {
@@ -20,39 +20,6 @@ constexpr int64_t kBlockSize = 128;
 constexpr int64_t kBlocks = 100000;  // 6.5e9 elements, more than 2^32
 constexpr int64_t kElements = kBlocks * kBlockSize * kHeads * kHeadDim;
 constexpr int64_t kTokens = 40;
-
-// Zeros until written.
-class SparseMemory {
- public:
-  explicit SparseMemory(size_t bytes)
-      : bytes_(bytes),
-        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-  ~SparseMemory() {
-    if (is_mapped()) munmap(data_, bytes_);
-  }
-  SparseMemory(const SparseMemory&) = delete;
-  SparseMemory& operator=(const SparseMemory&) = delete;
-
-  [[nodiscard]] bool is_mapped() const { return data_ != MAP_FAILED; }
-  [[nodiscard]] char* data() const { return static_cast<char*>(data_); }
-
-  // Pages that exist, by mincore.
-  [[nodiscard]] std::vector<size_t> WrittenPages() const {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    std::vector<unsigned char> residency((bytes_ + page - 1) / page);
-    EXPECT_EQ(mincore(data_, bytes_, residency.data()), 0);
-    std::vector<size_t> pages;
-    for (size_t i = 0; i < residency.size(); ++i) {
-      if ((residency[i] & 1) != 0) pages.push_back(i);
-    }
-    return pages;
-  }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
 
 // The first and last slots, those around the 2^31st and 2^32nd element, and some between.
 std::vector<int64_t> FarSlots() {
