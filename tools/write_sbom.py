@@ -2,7 +2,7 @@
 """Writes sbom.spdx.json (SPDX 2.3): the project, what its libraries and its command line run with,
 and what building and testing need, from tools/packages.txt and the version in the header.
 
-Usage: tools/write_sbom.py [--check]   (--check writes nothing and fails when the file is not current)
+Usage: tools/write_sbom.py [--check]   (--check only fails when the file is not current)
 """
 import argparse
 import datetime

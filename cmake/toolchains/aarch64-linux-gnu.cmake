@@ -1,5 +1,5 @@
-# Cross-build for aarch64 with Debian's compiler and Debian's arm64 libraries; programs of the build,
-# tests included, run under qemu-user. QEMU_CPU chooses the processor (docs/testing.md).
+# Cross-build for aarch64 with Debian's compiler and Debian's arm64 libraries; tests run under
+# qemu-user, and QEMU_CPU chooses the processor (docs/testing.md).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
