@@ -29,16 +29,22 @@ def name_faults(dynamic, library, name, version):
             yield f"{link} does not lead to {file.name}"
 
 
+def flags_of(segments, kind):
+    """Flags of the segments of a kind: offset, two addresses, two sizes, flags, alignment."""
+    row = rf"^\s*{kind}\s+(?:0x[0-9a-f]+\s+){{4}}0x[0-9a-f]+ ([RWE ]{{3}}) 0x"
+    return re.findall(row, segments, re.MULTILINE)
+
+
 def load_faults(dynamic, segments):
     """What every library keeps to, hardened or not."""
     if re.search(r"\((RPATH|TEXTREL)\)", dynamic):
         yield "has an RPATH or relocations in its code"
-    stack = re.findall(r"^\s*GNU_STACK.*?\s([RWE ]{3})\s", segments, re.MULTILINE)
+    stack = flags_of(segments, "GNU_STACK")
     if len(stack) != 1 or "E" in stack[0]:
         yield f"executable stack, or none stated: {stack}"
-    for flags in re.findall(r"^\s*LOAD.*?\s([RWE ]{3})\s+0x", segments, re.MULTILINE):
-        if "W" in flags and "E" in flags:
-            yield "a segment is both writable and executable"
+    loaded = flags_of(segments, "LOAD")
+    if not loaded or any("W" in flags and "E" in flags for flags in loaded):
+        yield f"segments both writable and executable, or none: {loaded}"
 
 
 def hardening_faults(dynamic, segments, symbols):
