@@ -35,7 +35,8 @@ def main():
         options.list.write_text("\n".join(found) + "\n", encoding="utf-8")
         return 0
     lines = list(differences(options.list.read_text(encoding="utf-8").split(), found))
-    print("\n".join(lines))
+    for line in lines:
+        print(line)
     print(f"{len(found)} symbols, {len(lines)} differences from {options.list.name}")
     return 1 if lines or not found else 0
 
