@@ -5,6 +5,6 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 
-# The C library for -L is the cross compiler's; what it lacks (Highway) is looked up where Debian
-# installs arm64 packages.
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
+# No -L: the loader and every library are those of Debian's arm64 packages. Part of them from the
+# cross compiler's folder, as -L gives, would be two C libraries in one process.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
