@@ -101,7 +101,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToBFloat16(D d, VecOf<D> value)
 template <class D, class V>
 HWY_INLINE V RoundedAverage(D d, V a, V b) {
   (void)d;
-#if HWY_TARGET == HWY_SVE || HWY_TARGET == HWY_SVE_256
+#if HWY_TARGET == HWY_SVE
   // Without SVE2, Highway 1.0.3 adds in the 16 bits of a lane and loses the carry.
   return hn::Sub(hn::Or(a, b), hn::ShiftRight<1>(hn::Xor(a, b)));
 #else
