@@ -75,6 +75,15 @@ tsan: ## Run the tests under ThreadSanitizer
 	@$(PACKAGES) library tools tests
 	@tools/run_tests.sh tsan --label-exclude nightly
 
+.PHONY: aarch64
+aarch64: ## Cross-build for aarch64 and run the tests under qemu, with NEON and SVE
+	@$(PACKAGES) library tools tests aarch64
+	@tools/run_tests.sh aarch64 --label-exclude nightly
+
+.PHONY: sbom
+sbom: ## Rewrite the list of dependencies, sbom.spdx.json
+	tools/write_sbom.py
+
 .PHONY: coverage
 coverage: ## Run the tests and print the line coverage of the library
 	@$(PACKAGES) library tools tests coverage

@@ -1,8 +1,9 @@
-# Build options, and the refusals that belong to configure time.
+# Build options, and refusals of those that contradict each other.
 option(QKVFUSE_BUILD_TOOLS "Build the qkvfuse command line" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_OPENMP "Split the work of Plan::Run with OpenMP where the compiler has it" ON)
+option(QKVFUSE_HARDEN "Stack protector, checked C library functions, read-only relocations" ON)
 option(QKVFUSE_WERROR "Treat warnings as errors" OFF)
 option(QKVFUSE_COVERAGE "Instrument for line coverage" OFF)
 set(QKVFUSE_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
@@ -19,16 +20,6 @@ if(PROJECT_IS_TOP_LEVEL AND QKVFUSE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${QKVFUSE_CCACHE})
 endif()
 
-# Extents and addresses are computed in 64 bits, and 16-bit data is read in little-endian order.
-if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8)
-  math(EXPR pointer_bits "8 * ${CMAKE_SIZEOF_VOID_P}")
-  message(FATAL_ERROR "qkvfuse needs a 64-bit target; ${CMAKE_CXX_COMPILER} builds for "
-    "${CMAKE_SYSTEM_PROCESSOR} with ${pointer_bits}-bit pointers.")
-endif()
-if(NOT CMAKE_CXX_BYTE_ORDER STREQUAL "LITTLE_ENDIAN")
-  message(FATAL_ERROR "qkvfuse needs a little-endian target; ${CMAKE_CXX_COMPILER} builds for "
-    "${CMAKE_SYSTEM_PROCESSOR}, byte order ${CMAKE_CXX_BYTE_ORDER}.")
-endif()
 if(QKVFUSE_BUILD_TESTS AND NOT QKVFUSE_BUILD_TOOLS)
   message(FATAL_ERROR "QKVFUSE_BUILD_TESTS is ON and QKVFUSE_BUILD_TOOLS is OFF; the tests run the "
     "command line, so they need both.")

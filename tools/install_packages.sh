@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages of the given groups of tools/packages.txt that are missing. Does
-# nothing, and needs no rights, when none is.
+# nothing, and needs no rights, when none is. A package of another architecture (name:arm64) makes
+# that architecture known to dpkg first.
 # Usage: tools/install_packages.sh GROUP...
 set -euo pipefail
 list="$(dirname "${BASH_SOURCE[0]}")/packages.txt"
@@ -33,5 +34,8 @@ as_root=(env DEBIAN_FRONTEND=noninteractive)
 if ((EUID != 0)); then
   as_root=(sudo "${as_root[@]}")
 fi
+for package in "${missing[@]}"; do
+  [[ "$package" != *:* ]] || "${as_root[@]}" dpkg --add-architecture "${package#*:}"
+done
 "${as_root[@]}" apt-get update -q
 "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"

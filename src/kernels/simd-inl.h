@@ -102,6 +102,18 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToBFloat16(D d, VecOf<D> value)
   return hn::IfThenElse(is_nan, quiet, rounded);
 }
 
+/// (a + b + 1) / 2 without overflow.
+template <class D, class V>
+HWY_INLINE V RoundedAverage(D d, V a, V b) {
+  (void)d;
+#if HWY_TARGET == HWY_SVE
+  // Without SVE2, Highway 1.0.3 adds in the 16 bits of a lane and loses the carry.
+  return hn::Sub(hn::Or(a, b), hn::ShiftRight<1>(hn::Xor(a, b)));
+#else
+  return hn::AverageRound(a, b);
+#endif
+}
+
 /// Whether a store leaves its line in the caches or goes past them; the latter needs whole vectors
 /// and an aligned address.
 enum class StoreHint { kKeep, kStream };

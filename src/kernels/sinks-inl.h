@@ -128,7 +128,8 @@ struct BFloat16StoreOf {
     // lower + 0x7FFF + (upper & 1) has 17 bits, of which the top one is the carry to `upper`; the
     // rounding average is its half.
     const auto is_odd = hn::And(upper, hn::Set(du16, uint16_t{1}));
-    const auto half_sum = hn::AverageRound(lower, hn::Add(is_odd, hn::Set(du16, uint16_t{0x7FFE})));
+    const auto half_sum =
+        RoundedAverage(du16, lower, hn::Add(is_odd, hn::Set(du16, uint16_t{0x7FFE})));
     auto rounded = hn::Add(upper, hn::ShiftRight<15>(half_sum));
     // A sum is NaN where a term is; that infinities can cancel costs time, not correctness.
     if constexpr (kMayBeNan) {

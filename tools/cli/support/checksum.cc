@@ -3,7 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
+
+#include "cases/fill.h"
 
 namespace qkvfuse::cli {
 namespace {
@@ -35,6 +39,18 @@ uint64_t Checksum(const void* data, int64_t elements, DType dtype) {
     hash = AddByte(AddByte(hash, bits & 0xFFu), uint64_t{bits} >> 8);
   }
   return hash;
+}
+
+uint64_t Checksum(const TensorView& view) {
+  const auto size = static_cast<size_t>(SizeOf(view.dtype));
+  const int64_t elements = view.shape.ElementCount();
+  std::vector<char> packed(static_cast<size_t>(elements) * size);
+  for (int64_t i = 0; i < elements; ++i) {
+    const int64_t offset = cases::OffsetOf(view.shape, i) * static_cast<int64_t>(size);
+    std::copy_n(static_cast<const char*>(view.data) + offset, size,
+                packed.data() + static_cast<size_t>(i) * size);
+  }
+  return Checksum(packed.data(), elements, view.dtype);
 }
 
 std::string ChecksumText(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
