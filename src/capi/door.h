@@ -86,7 +86,7 @@ template <typename Arguments>
   if (!viewed.ok() && !has_null) return ReportStatus(viewed);
   if (!call.ok()) return ReportStatus(call.status());
   static thread_local PlanCache<decltype(call->spec)> plans;
-  auto plan = plans.Get(*call, OptionsFromEnvironment());
+  auto plan = plans.Get(*call, OptionsFromEnvironment().strict);
   if (!plan.ok()) return ReportStatus(plan.status());
   if (Status status = plan->CheckExtents(call->tokens); !status.ok()) return ReportStatus(status);
   const uint64_t workspace_bytes = plan->WorkspaceBytes(call->tokens);

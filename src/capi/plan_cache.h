@@ -3,10 +3,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
+#include "qkvfuse/plan.hpp"
 #include "qkvfuse/specs.hpp"
 
 namespace qkvfuse::capi {
@@ -30,21 +32,23 @@ struct PlanEnvironment {
   }
 };
 
-/// Plans of one operator. Not thread-safe: each thread has its own.
+/// Plans of one operator at one door, whose names they use. Not thread-safe: each thread has its
+/// own.
 template <typename Spec>
 class PlanCache {
  public:
-  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, const PlanOptions& options) {
+  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, bool strict) {
     for (const std::optional<Entry>& entry : entries_) {
-      if (entry && entry->strict == options.strict && entry->spec == call.spec &&
+      if (entry && entry->strict == strict && entry->spec == call.spec &&
           entry->environment.IsCurrent()) {
         return entry->plan;
       }
     }
+    PlanOptions options;
+    options.strict = strict;
     Result<Plan> plan = MakePlan(call, options);
     if (plan.ok()) {
-      entries_[next_].emplace(
-          Entry{call.spec, options.strict, PlanEnvironment::Current(), plan.value()});
+      entries_[next_].emplace(Entry{call.spec, strict, PlanEnvironment::Current(), plan.value()});
       next_ = (next_ + 1) % entries_.size();
     }
     return plan;

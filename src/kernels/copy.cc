@@ -26,6 +26,21 @@ void CopyChannels(const uint16_t* from, int64_t from_stride, uint16_t* to, int64
   for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 
+/// Copies one head to its row of `to`, whatever the strides.
+void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64_t head,
+              int64_t cache_row) {
+  const Source& source = task.source;
+  const uint16_t* const from = SourceHead(task, token, head);
+  uint16_t* const row = DestinationHead(to, token, cache_row, head);
+  if (from == row) return;  // in place
+  const int64_t chunk = to.channel_chunk == 0 ? task.head_dim : to.channel_chunk;
+  for (int64_t channel = 0; channel < task.head_dim; channel += chunk) {
+    CopyChannels(from + channel * source.channel_stride, source.channel_stride,
+                 row + channel / chunk * to.channel_chunk_stride, to.channel_stride,
+                 std::min(chunk, task.head_dim - channel));
+  }
+}
+
 /// Whether the heads of a token lie next to each other on both sides: one run of bytes.
 bool IsOneRun(const GroupTask& task, const Destination& to) {
   const Source& source = task.source;
@@ -83,20 +98,6 @@ void CopyGroup(const GroupTask& task, const Tile& tile) {
 }
 
 }  // namespace
-
-void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64_t head,
-              int64_t cache_row) {
-  const Source& source = task.source;
-  const uint16_t* const from = SourceHead(task, token, head);
-  uint16_t* const row = DestinationHead(to, token, cache_row, head);
-  if (from == row) return;  // in place
-  const int64_t chunk = to.channel_chunk == 0 ? task.head_dim : to.channel_chunk;
-  for (int64_t channel = 0; channel < task.head_dim; channel += chunk) {
-    CopyChannels(from + channel * source.channel_stride, source.channel_stride,
-                 row + channel / chunk * to.channel_chunk_stride, to.channel_stride,
-                 std::min(chunk, task.head_dim - channel));
-  }
-}
 
 GroupKernel SelectCopy() { return &CopyGroup; }
 

@@ -24,16 +24,4 @@ namespace qkvfuse::kernels {
          (task.source_kind == SourceKind::kHalf || task.source_kind == SourceKind::kBFloat16);
 }
 
-/// A token whose cache write is skipped then needs no work at all.
-[[nodiscard]] constexpr bool OnlyWritesCache(const GroupTask& task) noexcept {
-  for (const Destination& to : task.dense) {
-    if (to.data != nullptr && !to.is_cache) return false;
-  }
-  return true;
-}
-
-/// Copies one head of 16-bit elements to its row of `to`.
-void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64_t head,
-              int64_t cache_row);
-
 }  // namespace qkvfuse::kernels

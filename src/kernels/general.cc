@@ -55,7 +55,7 @@ struct FilledBlock {
   Parts parts;
   int64_t padded;
   const float* tiles;
-  const float* factors;  // [heads, tokens]: the reciprocal roots of a norm
+  const float* factors;  // [heads, tokens]: the reciprocal roots; not used without a norm
   ReciprocalBounds* bounds;
 };
 
@@ -108,6 +108,8 @@ void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const F
     EmitStaged<Store, kTransform, kSink>(task, tile, block, filled, to, rows);
     return;
   }
+  Tile filled_tile = tile;
+  filled_tile.prefetch_end = 0;  // the source of this emission is in L1
   GroupTask only = task;
   (Quantises(kSink) ? only.codes : only.dense[0]) = to;
   const Source tiles{filled.tiles, filled.padded, block.tokens * filled.padded, 1, nullptr,
@@ -116,10 +118,10 @@ void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const F
   constexpr LaneOrder kOrder = LaneOrder::kNatural;
   if (kTileLanes > 1 && task.head_dim == kCommonHeadDim) {
     EmitBlock<FloatSource, Store, kTransform, kSink, kOrder, kTileLanes, kCommonHeadDim>(
-        only, tile, block, from, rows);
+        only, filled_tile, block, from, rows);
   } else {
     EmitBlock<FloatSource, Store, kTransform, kSink, kOrder, kTileLanes, kAnyHeadDim>(
-        only, tile, block, from, rows);
+        only, filled_tile, block, from, rows);
   }
 }
 
@@ -221,7 +223,7 @@ void GeneralGroup(const GroupTask& task, const Tile& tile) {
   });
 }
 
-/// Fills rows of a table, each padded to whole vectors behind its halves.
+/// Fills a row of a table, padded to whole vectors behind its halves.
 template <class Table>
 void FillTableRow(const Source& rows, int64_t token, int64_t half, float* row) {
   FillHead<Table>(rows, token, 0, 2 * half, row);

@@ -1,6 +1,5 @@
 // Fused kernels: one head group of a tile of tokens, Measure (sums of squares of all heads, then
-// their reciprocal roots together), then Emit (normalise, rotate, store). Channels are contiguous
-// and half a head is a multiple of two vectors, so there are no tails.
+// their reciprocal roots together), then Emit (normalise, rotate, store).
 #include "kernels/block-inl.h"
 #include "kernels/coefficients-inl.h"
 #include "kernels/emit-inl.h"
@@ -107,7 +106,7 @@ HWY_INLINE void FetchHead(const void* head, int64_t bytes) {
 }
 
 /// Whether a reciprocal root is that of a finite sum of squares, and finite: its head's normalised
-/// channels are then at most the root of head_dim in size.
+/// channels are then small, about the root of head_dim at most.
 HWY_INLINE bool IsTameRoot(float root) { return root > 0 && root <= hwy::HighestValue<float>(); }
 
 /// Emits a block, head by head, so that the tokens of a head share its bounds and, in a cache

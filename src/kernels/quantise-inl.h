@@ -31,8 +31,9 @@ struct ReciprocalBounds {
   HWY_ALIGN float above[kMaxPaddedChannels];
 };
 
-/// 1/s with a relative error below 2^-22, for |s| from 2^-126 to 2^120; not a finite number where
-/// |s| is smaller or not finite. Its bits differ between processors; no code does.
+/// 1/s with a relative error below 2^-22, for |s| from 2^-126 to 2^120. For a subnormal s it may
+/// also be infinite or NaN; what larger and infinite ones give must not be used. Its bits differ
+/// between processors; no code does.
 template <class D>
 HWY_INLINE VecOf<D> NearReciprocal(D d, VecOf<D> s) {
   const auto one = hn::Set(d, 1.0f);

@@ -25,7 +25,7 @@ namespace HWY_NAMESPACE {
   return sink != SinkKind::kInt8 && sink != SinkKind::kInt8Offset;
 }
 
-/// A dense output besides the cache.
+/// A dense output and a second destination, mostly the cache.
 [[nodiscard]] constexpr bool HasDenseAndCache(SinkKind sink) {
   return StoresTwice(sink) || (Quantises(sink) && Stores(sink));
 }

@@ -141,11 +141,10 @@ std::string ReasonForGeneral(const Pipeline& pipeline, const HeadGroup& group) {
   const OperandSpec& cache = pipeline.of(*group.cache);
   const CacheLayout& layout = cache.layout;
   if (layout.channel_stride != 1) {
-    return Concat(pipeline.of(*group.cache).name, " has channel stride ", layout.channel_stride);
+    return Concat(cache.name, " has channel stride ", layout.channel_stride);
   }
   if (layout.channel_chunk % kernels::kPieceChannels != 0) {
-    return Concat(pipeline.of(*group.cache).name, " has chunks of ", layout.channel_chunk,
-                  " channels");
+    return Concat(cache.name, " has chunks of ", layout.channel_chunk, " channels");
   }
   return "";
 }

@@ -142,6 +142,13 @@ bool LieOnEachOther(const ByteView& a, const ByteView& b) noexcept {
          std::equal(a.sizes.begin(), a.sizes.begin() + a.axes, b.sizes.begin());
 }
 
+/// A product that does not fit belongs to a stride that no call of more than one step along it gets
+/// past CheckExtents with, so that it may be any number.
+int64_t ProductOrZero(int64_t a, int64_t b) noexcept {
+  int64_t product = 0;
+  return CheckedMul(a, b, &product) ? product : 0;
+}
+
 Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t offset) {
   const OperandSpec& spec = pipeline.of(operand);
   const int64_t element_bytes = SizeOf(spec.dtype);
@@ -152,13 +159,13 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
   switch (spec.role) {
     case Role::kRows:
       region.follows = spec.strides.batch == TokenStrides::kFollows;
-      region.batch_stride = region.follows ? 0 : spec.strides.batch * element_bytes;
-      region.token_stride = spec.strides.token * element_bytes;
+      region.batch_stride = region.follows ? 0 : ProductOrZero(spec.strides.batch, element_bytes);
+      region.token_stride = ProductOrZero(spec.strides.token, element_bytes);
       break;
     case Role::kSlots:
       region.follows = pipeline.slots.mode == SlotMode::kSlotPerToken;
       (region.follows ? region.token_stride : region.batch_stride) =
-          pipeline.slots.stride * element_bytes;
+          ProductOrZero(pipeline.slots.stride, element_bytes);
       break;
     case Role::kTokenParameter:
       region.follows = true;
@@ -167,7 +174,9 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
     default:
       break;
   }
-  const ByteView one = ViewOf(AxesOf(pipeline, region, TokenCount(1)), spec.dtype, nullptr);
+  const Axes axes = AxesOf(pipeline, region, TokenCount(1));
+  if (!FitsExtent(axes, spec.dtype)) return region;  // no call will
+  const ByteView one = ViewOf(axes, spec.dtype, nullptr);
   region.begin = offset + one.begin();
   region.end = offset + one.end();
   return region;
@@ -266,9 +275,9 @@ void Regions::Make(const Pipeline& pipeline) {
         continue;
       }
       for (size_t g = 0; g < pipeline.groups.size(); ++g) {
-        const int64_t first = pipeline.groups[g].first_head * spec.strides.head;
-        items[static_cast<size_t>(count++)] =
-            RegionOf(pipeline, operand, static_cast<int>(g), first * SizeOf(spec.dtype));
+        const int64_t first = ProductOrZero(pipeline.groups[g].first_head, spec.strides.head);
+        items[static_cast<size_t>(count++)] = RegionOf(pipeline, operand, static_cast<int>(g),
+                                                       ProductOrZero(first, SizeOf(spec.dtype)));
       }
     }
     if (wants_outputs) outputs = count;

@@ -81,7 +81,7 @@ class Execution {
   }
 
  private:
-  void RunTile(int64_t first, int64_t count, int64_t end) noexcept {
+  void RunTile(int64_t first, int64_t count, int64_t prefetch_end) noexcept {
     alignas(64) float coefficients[kCoefficientFloats];
     CacheRows rows;
     ResolveRows(plan_, tensors_, tokens_, parts_, first_token_ + first, count, &rows);
@@ -96,7 +96,7 @@ class Execution {
       tile.first_token = first;
       tile.tokens = count;
       tile.heads = tasks_[g].heads;
-      tile.prefetch_end = end;
+      tile.prefetch_end = prefetch_end;
       tile.coefficients = coefficients;
       tile.has_tame_coefficients = is_tame;
       tile.cache_rows = group_rows[g];

@@ -172,6 +172,25 @@ TEST(Contract, QnrData) {
            [](C& c) {
              c.spec.qkv_strides = TokenStrides{TokenStrides::kFollows, INT64_MAX / 2, 64, 1};
            }},
+          {"qkv extent, token stride",
+           kPhase,
+           kInvalid,
+           {"x", "2^60"},
+           [](C& c) {
+             c.spec.qkv_strides = TokenStrides{TokenStrides::kFollows, INT64_MAX, 64, 1};
+           }},
+          {"qkv extent, head stride",
+           kPhase,
+           kInvalid,
+           {"x", "2^60"},
+           [](C& c) {
+             c.spec.qkv_strides = TokenStrides{TokenStrides::kFollows, 64, INT64_MAX / 2, 1};
+           }},
+          {"slots extent",
+           kPhase,
+           kInvalid,
+           {"slots", "2^60"},
+           [](C& c) { c.spec.slots.stride = INT64_MAX / 4; }},
       });
 }
 
@@ -188,6 +207,35 @@ TEST(Contract, LenientAcceptsWhatStrictRefuses) {
   tensors.slots = slots.data();
   tensors.k_scale = scale.data();
   EXPECT_TRUE(plan->Run(tensors, problem->tokens()).ok());
+}
+
+// The stride of an axis of one element does not matter, however large it is.
+TEST(Contract, OneTokenMayHaveAnyTokenStride) {
+  QkvRmsNormRopeCacheSpec spec;
+  spec.dtype = DType::kFloat16;
+  spec.heads = {2, 1, 1};
+  spec.head_dim = 64;
+  spec.k_cache.dtype = spec.dtype;
+  spec.k_cache.layout = PagedNhd(1, 1, 1, 64);
+  spec.v_cache = spec.k_cache;
+  spec.qkv_strides = TokenStrides{INT64_MAX / 2, INT64_MAX / 2, 64, 1};
+  spec.q_out_strides = TokenStrides{INT64_MAX, INT64_MAX, 64, 1};
+  spec.slots.stride = INT64_MAX / 2;
+  const Result<Plan> plan = MakePlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const std::vector<uint16_t> ones(4 * 64, 0x3C00);
+  std::vector<uint16_t> q_out(2 * 64), k_cache(64), v_cache(64);
+  const int64_t slot = 0;
+  Tensors tensors;
+  tensors.x = tensors.q_gamma = tensors.k_gamma = tensors.cos = tensors.sin = ones.data();
+  tensors.slots = &slot;
+  tensors.q_out = q_out.data();
+  tensors.k_cache = k_cache.data();
+  tensors.v_cache = v_cache.data();
+  const Status status = plan->Run(tensors, TokenCount(1));
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(v_cache, std::vector<uint16_t>(64, 0x3C00));
+  EXPECT_FALSE(plan->Check(tensors, TokenCount(2), {}).ok());
 }
 
 TEST(Contract, WorkspaceMayNotLieInATensor) {
