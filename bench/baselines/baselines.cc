@@ -147,17 +147,7 @@ class Call {
   }
 
   [[nodiscard]] kernels::Destination Cache(size_t g) const {
-    const Operand cache = *plan_.pipeline.groups[g].cache;
-    const CacheLayout& layout = plan_.pipeline.of(cache).layout;
-    kernels::Destination to;
-    to.data = OutputOf(tensors_, cache);
-    to.is_cache = true;
-    to.head_stride = layout.head_stride;
-    to.channel_stride = layout.channel_stride;
-    to.channel_chunk = layout.channel_chunk;
-    to.channel_chunk_stride = layout.channel_chunk_stride;
-    to.pieces = plan_.groups[g].cache_pieces.data();
-    return to;
+    return internal::CacheDestination(plan_, g, tensors_);
   }
 
   /// q_out, or the group's part of the scratch rows.

@@ -100,10 +100,11 @@ struct PlainInt32Source {
   }
 };
 
-/// Loads rows of a source and stores them as 16-bit values: dequantises, or converts and copies.
-template <class SourceType, class Store>
-void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) {
-  constexpr LaneOrder kOrder = kStoreOrder<SourceType>;
+/// Loads every pair of vectors of a tile's heads and calls store(a, b, first, second) with the two
+/// addresses where it belongs.
+template <class SourceType, LaneOrder kOrder, typename T, class StorePair>
+HWY_INLINE void ConvertHeads(const GroupTask& task, const kernels::Destination& destination,
+                             const Tile& tile, const StorePair& store) {
   const Floats d;
   const int64_t head_dim = task.head_dim;
   VecOf<Floats> a, b;
@@ -111,34 +112,35 @@ void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) 
     const int64_t token = tile.first_token + i;
     for (int64_t head = 0; head < tile.heads; ++head) {
       const auto in = simd::InputOf<SourceType>(task.source, token, head, head_dim);
-      const auto out = simd::RowOf<uint16_t>(task.dense[0], token, tile.cache_rows[i], head);
+      const auto out = simd::RowOf<T>(destination, token, tile.cache_rows[i], head);
       for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
         SourceType::template LoadPair<kOrder>(d, in, channel, a, b);
-        const auto to = out.At<kLanes>(channel / (2 * kLanes));
-        Store::template StorePair<kOrder, simd::StoreHint::kKeep>(d, a, b, to.first, to.second);
+        const auto to = out.template At<kLanes>(channel / (2 * kLanes));
+        store(a, b, to.first, to.second);
       }
     }
   }
 }
 
+/// Stores rows of a source as 16-bit values: dequantises, or converts and copies.
+template <class SourceType, class Store>
+void StoreRows(const GroupTask& task, const float* /*gamma*/, const Tile& tile) {
+  constexpr LaneOrder kOrder = kStoreOrder<SourceType>;
+  const auto store = [](VecOf<Floats> a, VecOf<Floats> b, uint16_t* first,
+                        uint16_t* second) QKVFUSE_LAMBDA {
+    Store::template StorePair<kOrder, simd::StoreHint::kKeep>(Floats(), a, b, first, second);
+  };
+  ConvertHeads<SourceType, kOrder, uint16_t>(task, task.dense[0], tile, store);
+}
+
 /// The same into an int8 cache, values taken as integers.
 template <class SourceType>
 void StoreIntegers(const GroupTask& task, const float* /*gamma*/, const Tile& tile) {
-  const Floats d;
-  const int64_t head_dim = task.head_dim;
-  VecOf<Floats> a, b;
-  for (int64_t i = 0; i < tile.tokens; ++i) {
-    const int64_t token = tile.first_token + i;
-    for (int64_t head = 0; head < tile.heads; ++head) {
-      const auto in = simd::InputOf<SourceType>(task.source, token, head, head_dim);
-      const auto out = simd::RowOf<int8_t>(task.codes, token, tile.cache_rows[i], head);
-      for (int64_t channel = 0; channel < head_dim; channel += 2 * kLanes) {
-        SourceType::template LoadPair<LaneOrder::kNatural>(d, in, channel, a, b);
-        const auto to = out.At<kLanes>(channel / (2 * kLanes));
-        simd::StoreCodePair(d, hn::NearestInt(a), hn::NearestInt(b), to.first, to.second);
-      }
-    }
-  }
+  const auto store = [](VecOf<Floats> a, VecOf<Floats> b, int8_t* first,
+                        int8_t* second) QKVFUSE_LAMBDA {
+    simd::StoreCodePair(Floats(), hn::NearestInt(a), hn::NearestInt(b), first, second);
+  };
+  ConvertHeads<SourceType, LaneOrder::kNatural, int8_t>(task, task.codes, tile, store);
 }
 
 template <class Table>

@@ -137,10 +137,10 @@ class Execution {
     }
     if (!group.cache) return;
     if (plan_.pipeline.of(*group.cache).dtype != DType::kInt8) {
-      task.dense[stores] = CacheOf(g, *group.cache);
+      task.dense[stores] = CacheDestination(plan_, g, tensors_);
       return;
     }
-    task.codes = CacheOf(g, *group.cache);
+    task.codes = CacheDestination(plan_, g, tensors_);
     task.scale = static_cast<const float*>(ParameterOf(*group.scale));
     if (group.offset) task.offset = static_cast<const float*>(ParameterOf(*group.offset));
   }
@@ -185,19 +185,6 @@ class Execution {
     return to;
   }
 
-  [[nodiscard]] Destination CacheOf(size_t g, Operand operand) const noexcept {
-    const CacheLayout& layout = plan_.pipeline.of(operand).layout;
-    Destination to;
-    to.data = OutputOf(tensors_, operand);
-    to.is_cache = true;
-    to.head_stride = layout.head_stride;
-    to.channel_stride = layout.channel_stride;
-    to.channel_chunk = layout.channel_chunk;
-    to.channel_chunk_stride = layout.channel_chunk_stride;
-    to.pieces = PiecesOf(plan_.groups[g].cache_pieces);
-    return to;
-  }
-
   void MakeCoefficientTasks() noexcept {
     if (!plan_.pipeline.uses(Operand::kCos)) return;
     const OperandSpec& cos = plan_.pipeline.of(Operand::kCos);
@@ -237,6 +224,20 @@ bool BatchIsEvenlySpaced(const PlanImpl& plan, TokenCount tokens) noexcept {
 }
 
 }  // namespace
+
+Destination CacheDestination(const PlanImpl& plan, size_t g, const Tensors& tensors) noexcept {
+  const Operand cache = *plan.pipeline.groups[g].cache;
+  const CacheLayout& layout = plan.pipeline.of(cache).layout;
+  Destination to;
+  to.data = OutputOf(tensors, cache);
+  to.is_cache = true;
+  to.head_stride = layout.head_stride;
+  to.channel_stride = layout.channel_stride;
+  to.channel_chunk = layout.channel_chunk;
+  to.channel_chunk_stride = layout.channel_chunk_stride;
+  to.pieces = PiecesOf(plan.groups[g].cache_pieces);
+  return to;
+}
 
 void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, int64_t begin,
                int64_t end, Workspace workspace) noexcept {
