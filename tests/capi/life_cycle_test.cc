@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <thread>
@@ -324,6 +325,19 @@ TEST(StrictMode, IsReadWhenPhaseOneRuns) {
   }
   EXPECT_EQ(call->PhaseTwo(), ACLNN_ERR_PARAM_INVALID);
   EXPECT_TRUE(LastErrorNames("index"));
+}
+
+// Phase 1 keeps plans; what they depend on besides the descriptors is looked at every time.
+TEST(KeptPlans, FollowTheEnvironment) {
+  const auto call = SampleQnr();
+  ASSERT_EQ(call->PhaseOne(), ACLNN_SUCCESS);
+  for (const char* variable : {"QKVFUSE_TARGET", "QKVFUSE_PATH"}) {
+    setenv(variable, "nonsense", /*overwrite=*/1);
+    EXPECT_EQ(call->PhaseOne(), ACLNN_ERR_PARAM_INVALID) << variable;
+    EXPECT_TRUE(LastErrorNames("nonsense"));
+    unsetenv(variable);
+    EXPECT_EQ(call->PhaseOne(), ACLNN_SUCCESS) << variable;
+  }
 }
 
 }  // namespace
