@@ -209,33 +209,65 @@ TEST(Contract, LenientAcceptsWhatStrictRefuses) {
   EXPECT_TRUE(plan->Run(tensors, problem->tokens()).ok());
 }
 
+/// A call of up to two tokens, heads 2/1/1 of 64, whose spec a test changes.
+struct SmallCall {
+  QkvRmsNormRopeCacheSpec spec;
+  std::vector<uint16_t> ones = std::vector<uint16_t>(2 * 4 * 64, 0x3C00);
+  std::vector<uint16_t> q_out = std::vector<uint16_t>(2 * 2 * 64);
+  std::vector<uint16_t> k_cache = std::vector<uint16_t>(2 * 64);
+  std::vector<uint16_t> v_cache = std::vector<uint16_t>(2 * 64);
+  std::vector<int64_t> slots = {0, 1};
+
+  SmallCall() {
+    spec.dtype = DType::kFloat16;
+    spec.heads = {2, 1, 1};
+    spec.head_dim = 64;
+    spec.k_cache.dtype = spec.dtype;
+    spec.k_cache.layout = PagedNhd(1, 2, 1, 64);
+    spec.v_cache = spec.k_cache;
+  }
+
+  Status Run(TokenCount tokens) {
+    const Result<Plan> plan = MakePlan(spec);
+    if (!plan.ok()) return plan.status();
+    Tensors tensors;
+    tensors.x = tensors.q_gamma = tensors.k_gamma = tensors.cos = tensors.sin = ones.data();
+    tensors.slots = slots.data();
+    tensors.q_out = q_out.data();
+    tensors.k_cache = k_cache.data();
+    tensors.v_cache = v_cache.data();
+    return plan->Run(tensors, tokens);
+  }
+};
+
 // The stride of an axis of one element does not matter, however large it is.
 TEST(Contract, OneTokenMayHaveAnyTokenStride) {
-  QkvRmsNormRopeCacheSpec spec;
-  spec.dtype = DType::kFloat16;
-  spec.heads = {2, 1, 1};
-  spec.head_dim = 64;
-  spec.k_cache.dtype = spec.dtype;
-  spec.k_cache.layout = PagedNhd(1, 1, 1, 64);
-  spec.v_cache = spec.k_cache;
-  spec.qkv_strides = TokenStrides{INT64_MAX / 2, INT64_MAX / 2, 64, 1};
-  spec.q_out_strides = TokenStrides{INT64_MAX, INT64_MAX, 64, 1};
-  spec.slots.stride = INT64_MAX / 2;
-  const Result<Plan> plan = MakePlan(spec);
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const std::vector<uint16_t> ones(4 * 64, 0x3C00);
-  std::vector<uint16_t> q_out(2 * 64), k_cache(64), v_cache(64);
-  const int64_t slot = 0;
-  Tensors tensors;
-  tensors.x = tensors.q_gamma = tensors.k_gamma = tensors.cos = tensors.sin = ones.data();
-  tensors.slots = &slot;
-  tensors.q_out = q_out.data();
-  tensors.k_cache = k_cache.data();
-  tensors.v_cache = v_cache.data();
-  const Status status = plan->Run(tensors, TokenCount(1));
-  EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(v_cache, std::vector<uint16_t>(64, 0x3C00));
-  EXPECT_FALSE(plan->Check(tensors, TokenCount(2), {}).ok());
+  SmallCall call;
+  call.spec.qkv_strides = TokenStrides{INT64_MAX / 2, INT64_MAX / 2, 64, 1};
+  call.spec.q_out_strides = TokenStrides{INT64_MAX, INT64_MAX, 64, 1};
+  call.spec.slots.stride = INT64_MAX / 2;
+  const Status one = call.Run(TokenCount(1));
+  EXPECT_TRUE(one.ok()) << one.message();
+  EXPECT_EQ(call.v_cache[63], 0x3C00);
+  EXPECT_EQ(call.Run(TokenCount(2)).code(), kInvalid);
+}
+
+// One sequence, or sequences that follow each other, being fine says nothing of these.
+TEST(Contract, StridesBetweenSequencesAreLookedAtInEveryCall) {
+  SmallCall overlapping;
+  overlapping.spec.q_out_strides = TokenStrides{64, 128, 64, 1};
+  const Status one = overlapping.Run(TokenCount(1, 2));
+  EXPECT_TRUE(one.ok()) << one.message();
+  const std::vector<uint16_t> before = overlapping.q_out;
+  const Status two = overlapping.Run(TokenCount(2, 1));
+  EXPECT_EQ(two.code(), kInvalid);
+  EXPECT_NE(two.message().find("q_out: its strides put two elements at one address"),
+            std::string::npos)
+      << two.message();
+  EXPECT_EQ(overlapping.q_out, before);
+  SmallCall far;
+  far.spec.qkv_strides = TokenStrides{INT64_MAX / 2, 256, 64, 1};
+  EXPECT_NE(far.Run(TokenCount(2, 1)).message().find("2^60"), std::string::npos);
 }
 
 TEST(Contract, WorkspaceMayNotLieInATensor) {
