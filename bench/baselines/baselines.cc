@@ -195,8 +195,6 @@ class Call {
   kernels::CoefficientTask tables_;
 };
 
-constexpr int64_t kNoCacheRows[kernels::kTileTokens] = {};
-
 /// One pass over the tokens, in parallel: body(tile) for each tile of each part.
 template <class Body>
 class Pass {
@@ -216,7 +214,7 @@ class Pass {
       Tile tile;
       tile.first_token = first;
       tile.tokens = std::min(kernels::kTileTokens, end - first);
-      tile.cache_rows = kNoCacheRows;
+      tile.cache_rows = kernels::kNoCacheRows;
       pass.body_(tile);
     }
   }
@@ -327,7 +325,7 @@ void Baselines::RunConvertCopy(const Tensors& tensors, Workspace workspace, int 
     internal::CacheRows rows;
     call.ResolveRows(tile.first_token, tile.tokens, &rows);
     kernels_->read_tables(call.tables(), tile.first_token, tile.tokens);
-    const int64_t* const group_rows[] = {kNoCacheRows, rows.k, rows.v};
+    const int64_t* const group_rows[] = {kernels::kNoCacheRows, rows.k, rows.v};
     for (size_t g = 0; g < kGroups; ++g) {
       tile.cache_rows = group_rows[g];
       kernels_->convert_copy[g](call.whole()[g], nullptr, WithHeads(tile, call.whole()[g]));

@@ -13,8 +13,7 @@ const uint16_t* SourceHead(const GroupTask& task, int64_t token, int64_t head) {
 }
 
 uint16_t* DestinationHead(const Destination& to, int64_t token, int64_t cache_row, int64_t head) {
-  return static_cast<uint16_t*>(to.data) + (to.is_cache ? cache_row : token * to.token_stride) +
-         head * to.head_stride;
+  return static_cast<uint16_t*>(to.data) + HeadOffset(to, token, cache_row, head);
 }
 
 void CopyChannels(const uint16_t* from, int64_t from_stride, uint16_t* to, int64_t to_stride,

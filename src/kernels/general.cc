@@ -102,7 +102,6 @@ void EmitStaged(const GroupTask& task, const Tile& tile, const Block& block,
 template <class Store, Transform kTransform, SinkKind kSink>
 void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const FilledBlock& filled,
             const Destination& to) {
-  constexpr int64_t kNoCacheRows[kTileTokens] = {};
   const int64_t* const rows = to.is_cache ? tile.cache_rows + block.first : kNoCacheRows;
   if (to.pieces == nullptr) {
     EmitStaged<Store, kTransform, kSink>(task, tile, block, filled, to, rows);

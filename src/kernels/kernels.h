@@ -50,6 +50,22 @@ enum class SinkKind : uint8_t {
   kInt8OffsetStore,
 };
 
+[[nodiscard]] constexpr bool StoresTwice(SinkKind sink) { return sink == SinkKind::kStoreTwice; }
+[[nodiscard]] constexpr bool Quantises(SinkKind sink) {
+  return sink != SinkKind::kStore && sink != SinkKind::kStream && sink != SinkKind::kStoreTwice;
+}
+[[nodiscard]] constexpr bool HasOffset(SinkKind sink) {
+  return sink == SinkKind::kInt8Offset || sink == SinkKind::kInt8OffsetStore;
+}
+[[nodiscard]] constexpr bool Stores(SinkKind sink) {
+  return sink != SinkKind::kInt8 && sink != SinkKind::kInt8Offset;
+}
+
+/// A dense output and a second destination, mostly the cache.
+[[nodiscard]] constexpr bool HasDenseAndCache(SinkKind sink) {
+  return StoresTwice(sink) || (Quantises(sink) && Stores(sink));
+}
+
 /// Order of the lanes of a pair of vectors that covers 2*N consecutive channels. Even-odd order
 /// makes bfloat16 cheap: the two vectors are the low and the high halves of 32-bit lanes.
 enum class LaneOrder : uint8_t { kNatural, kEvenOdd };
@@ -79,6 +95,12 @@ struct Destination {
   // it.
   const int64_t* pieces = nullptr;
 };
+
+/// Elements from a destination's data to a head of a token.
+[[nodiscard]] constexpr int64_t HeadOffset(const Destination& to, int64_t token, int64_t cache_row,
+                                           int64_t head) noexcept {
+  return (to.is_cache ? cache_row : token * to.token_stride) + head * to.head_stride;
+}
 
 /// Everything that a kernel has to know of a head group; constant during a Run.
 struct GroupTask {
@@ -110,6 +132,9 @@ struct Tile {
   // group without a cache.
   const int64_t* cache_rows = nullptr;
 };
+
+/// The cache rows of a group without a cache.
+inline constexpr int64_t kNoCacheRows[kTileTokens] = {};
 
 /// cos and sin rows (and gamma) from which the coefficients of a token are built:
 /// cl = gamma_lo*cos_lo, sl = gamma_hi*sin_lo, ch = gamma_hi*cos_hi, sh = gamma_lo*sin_hi.

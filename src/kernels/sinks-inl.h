@@ -14,21 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace qkvfuse::kernels {
 namespace HWY_NAMESPACE {
 
-[[nodiscard]] constexpr bool StoresTwice(SinkKind sink) { return sink == SinkKind::kStoreTwice; }
-[[nodiscard]] constexpr bool Quantises(SinkKind sink) {
-  return sink != SinkKind::kStore && sink != SinkKind::kStream && sink != SinkKind::kStoreTwice;
-}
-[[nodiscard]] constexpr bool HasOffset(SinkKind sink) {
-  return sink == SinkKind::kInt8Offset || sink == SinkKind::kInt8OffsetStore;
-}
-[[nodiscard]] constexpr bool Stores(SinkKind sink) {
-  return sink != SinkKind::kInt8 && sink != SinkKind::kInt8Offset;
-}
-
-/// A dense output and a second destination, mostly the cache.
-[[nodiscard]] constexpr bool HasDenseAndCache(SinkKind sink) {
-  return StoresTwice(sink) || (Quantises(sink) && Stores(sink));
-}
 [[nodiscard]] constexpr StoreHint HintOf(SinkKind sink) {
   return sink == SinkKind::kStream ? StoreHint::kStream : StoreHint::kKeep;
 }
@@ -73,8 +58,7 @@ struct HeadOutput {
 template <typename T>
 HWY_INLINE HeadRow<T> RowOf(const Destination& to, int64_t token, int64_t cache_row, int64_t head) {
   HeadRow<T> row;
-  row.data = static_cast<T*>(to.data) + (to.is_cache ? cache_row : token * to.token_stride) +
-             head * to.head_stride;
+  row.data = static_cast<T*>(to.data) + HeadOffset(to, token, cache_row, head);
   row.pieces = to.pieces;
   return row;
 }

@@ -184,9 +184,7 @@ Status SelectKernels(const Pipeline& pipeline, const kernels::Target& target, Pa
                      GroupKernels* out) {
   const HeadGroup& group = pipeline.groups[g];
   out->task = TaskTemplate(pipeline, group);
-  const bool has_codes =
-      out->task.sink != SinkKind::kStore && out->task.sink != SinkKind::kStoreTwice;
-  if (!has_codes && kernels::CopiesBits(out->task)) {
+  if (!kernels::Quantises(out->task.sink) && kernels::CopiesBits(out->task)) {
     out->group = kernels::SelectCopy();
     out->is_fused = true;
     out->description = "copy of bits";

@@ -23,8 +23,6 @@ constexpr int64_t kFetchAheadBytes = int64_t{1} << 20;
 // A dense output of so many bytes has left the caches before it is read.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
-constexpr int64_t kNoCacheRows[kernels::kTileTokens] = {};
-
 /// The stride from one token to the next where all tokens of a call are evenly spaced, else the
 /// stride inside a sequence.
 int64_t TokenStrideOf(const TokenStrides& strides, TokenCount tokens) noexcept {
@@ -85,7 +83,7 @@ class Execution {
     alignas(64) float coefficients[kCoefficientFloats];
     CacheRows rows;
     ResolveRows(plan_, tensors_, tokens_, parts_, first_token_ + first, count, &rows);
-    const int64_t* const group_rows[] = {kNoCacheRows, rows.k, rows.v};
+    const int64_t* const group_rows[] = {kernels::kNoCacheRows, rows.k, rows.v};
     bool is_tame = false;
     for (size_t g = 0; g < tasks_.size(); ++g) {
       const GroupKernels& kernels = plan_.groups[g];
