@@ -12,6 +12,7 @@
 
 #include "cases/buffer.h"
 #include "reference/exact.h"
+#include "tests/support/moved_tensors.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::testing {
@@ -283,23 +284,6 @@ TEST(Placements, CoverEveryAlignment) {
 
 // Other addresses are refused, and the sentence names the tensor.
 
-// The address of tensor `id` moved on by `bytes`.
-Tensors Moved(Tensors t, TensorId id, size_t bytes) {
-  const void** const inputs[] = {
-      &t.x,       &t.q_gamma,  &t.k_gamma,  &t.cos,          &t.sin,         &t.slots, &t.k_scale,
-      &t.v_scale, &t.k_offset, &t.v_offset, &t.weight_scale, &t.token_scale, &t.bias};
-  void** const outputs[] = {&t.q_out, &t.q_before_quant, &t.k_out,
-                            &t.v_out, &t.k_cache,        &t.v_cache};
-  const auto i = static_cast<size_t>(id);
-  constexpr size_t kInputs = std::size(inputs);
-  if (i < kInputs) {
-    *inputs[i] = static_cast<const char*>(*inputs[i]) + bytes;
-  } else {
-    *outputs[i - kInputs] = static_cast<char*>(*outputs[i - kInputs]) + bytes;
-  }
-  return t;
-}
-
 // Refuses each moved tensor; returns how many tensors there were to move.
 int ExpectMisalignedRefused(const Case& c) {
   const auto problem = MakeProblem(c);
@@ -313,7 +297,8 @@ int ExpectMisalignedRefused(const Case& c) {
   for (const cases::NamedView& view : views) {
     const auto size = static_cast<size_t>(SizeOf(view.view.dtype));
     for (size_t bytes = 1; bytes < size; ++bytes) {
-      const Status status = plan->Run(Moved(problem->tensors(), view.id, bytes), problem->tokens());
+      const Status status = plan->Run(
+          Moved(problem->tensors(), view.id, static_cast<int64_t>(bytes)), problem->tokens());
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << view.name << " + " << bytes;
       EXPECT_EQ(status.message().rfind(std::string(view.name) + ":", 0), 0U) << status.message();
       EXPECT_NE(status.message().find("multiple of the element size"), std::string::npos);

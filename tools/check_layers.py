@@ -35,8 +35,8 @@ EXTERNAL = {
     "gtest": ["tests"],
     "gmock": ["tests"],
     "benchmark": ["bench"],
-    "CLI": ["tools/cli"],
-    "CLI11": ["tools/cli"],
+    "CLI": ["tools/cli", "tests/soak.cc"],
+    "CLI11": ["tools/cli", "tests/soak.cc"],
 }
 
 # Quoted includes are looked up in the including file's folder, then in these.
