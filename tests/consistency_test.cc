@@ -1,5 +1,5 @@
-// The same bytes for every split of the tokens, for many threads on one plan, for a caller's own
-// pool and in the child of a fork.
+// The same bytes for every split of the tokens, for many threads on one plan or on many, for a
+// caller's own pool and in the child of a fork.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkvfuse/qkvfuse.hpp"
+#include "reference/exact.h"
 #include "tests/support/random_case.h"
 #include "tests/support/same_bits.h"
 
@@ -127,6 +128,36 @@ TEST(Plan, SixteenThreadsRunOnePlan) {
     for (std::thread& thread : threads) thread.join();
     for (const Status& result : results) EXPECT_TRUE(result.ok()) << result.message();
   }
+}
+
+// Threads that make, run and drop plans of their own at the same time, some of which split again.
+TEST(Plan, ManyPlansAtOnce) {
+  constexpr uint64_t kThreads = 8;
+  constexpr uint64_t kRounds = 25;
+  std::vector<Status> results(kThreads);
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&result = results[i], i] {
+      for (uint64_t round = 0; round < kRounds && result.ok(); ++round) {
+        const auto problem = cases::Problem::Make(RandomCase(9000 + i * kRounds + round));
+        if (!problem.ok()) {
+          result = problem.status();
+          return;
+        }
+        reference::RunExact((*problem)->ReferenceProblem());
+        const Result<Plan> plan = (*problem)->MakePlan();
+        if (!plan.ok()) {
+          result = plan.status();
+          return;
+        }
+        result = plan->Run((*problem)->tensors(), (*problem)->tokens(),
+                           {static_cast<int>(round % 3) + 1, true});
+        if (result.ok()) result = (*problem)->Compare();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& result : results) EXPECT_TRUE(result.ok()) << result.message();
 }
 
 // Runs items on threads of its own, last item first.

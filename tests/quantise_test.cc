@@ -63,8 +63,8 @@ float RandomOffset(std::mt19937& rng) {
 float NearTie(std::mt19937& rng, float scale, float offset) {
   const int code = static_cast<int>(rng() % 264) - 132;
   const float at = (static_cast<float>(code) + 0.5F - offset) * scale;
-  const auto units = static_cast<int32_t>(rng() % 9) - 4;
-  const float value = std::bit_cast<float>(std::bit_cast<int32_t>(at) + units);
+  const auto units = static_cast<uint32_t>(rng() % 9) - 4;  // modulo 2^32, as the sum
+  const float value = std::bit_cast<float>(std::bit_cast<uint32_t>(at) + units);
   // Infinite values would become NaN in the rotation.
   return std::isfinite(value) ? value : static_cast<float>(code);
 }

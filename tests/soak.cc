@@ -59,7 +59,7 @@ bool IsRight(uint64_t seed) {
 /// What both phases leave in the memory of a call; empty on refusal.
 using Memory = std::vector<std::vector<unsigned char>>;
 Memory RunThroughAclnn(bool is_qnr) {
-  const auto call = is_qnr ? capi_test::SampleQnr() : capi_test::SampleDrq();
+  const auto call = capi_test::Sample(is_qnr ? capi_test::Op::kQnr : capi_test::Op::kDrq);
   return call->Run() == ACLNN_SUCCESS ? call->Memory() : Memory();
 }
 

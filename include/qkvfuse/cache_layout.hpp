@@ -25,9 +25,9 @@ struct CacheLayout {
   int64_t channel_chunk = 0;
   int64_t channel_chunk_stride = 0;
   int64_t channel_stride = 1;
-  const char* name = "strided";
+  const char* name = "strided";  // for people; copied by MakePlan
 
-  /// Slots that the cache has.
+  /// Slots that the cache has. As the sizes and strides below, a product that has to fit 64 bits.
   [[nodiscard]] constexpr int64_t slots() const noexcept { return blocks * block_size; }
 
   /// Compares names by address: equal layouts of one preset are equal.

@@ -76,8 +76,8 @@ class PlanImpl;
 
 class QKVFUSE_API Plan {
  public:
-  /// Bytes that Check and Run need for this many tokens; 0 for none, and for a number that Check
-  /// refuses.
+  /// Bytes that Check and Run need for this many tokens; 0 for none, and for a number that no plan
+  /// takes.
   [[nodiscard]] size_t WorkspaceBytes(TokenCount tokens) const noexcept;
 
   /// Looks at sizes, pointers, overlap, slots and scales, and prepares the workspace for RunRange.

@@ -156,7 +156,9 @@ aclnnStatus aclInitTensor(aclTensor* tensor, const int64_t* viewDims, uint64_t v
   return GuardedMeta([&] {
     if (tensor == nullptr) return NullArgument();
     const int code = CheckDims(fields);
-    if (code == ACLNN_SUCCESS) SetFields(fields, *tensor);
+    if (code != ACLNN_SUCCESS) return code;
+    SetFields(fields, *tensor);
+    tensor->version.fetch_add(1, std::memory_order_relaxed);
     return code;
   });
 }

@@ -70,7 +70,7 @@ void AttachTensors(const ArgumentTable<Arguments>& table, const ArgumentTensors&
                    const std::array<TensorView, kParameters>& views, Executor& executor) noexcept {
   for (size_t i = 0; i < kParameters; ++i) {
     if (tensors[i] == nullptr) continue;
-    executor.Attach(i, table[i], *tensors[i], tensors[i]->offset * SizeOf(views[i].dtype));
+    executor.Attach(i, table[i], *tensors[i], views[i]);
   }
 }
 
@@ -85,8 +85,7 @@ template <typename Arguments>
   const bool has_null = !call.ok() && call.status().code() == StatusCode::kNullArgument;
   if (!viewed.ok() && !has_null) return ReportStatus(viewed);
   if (!call.ok()) return ReportStatus(call.status());
-  static thread_local PlanCache<decltype(call->spec)> plans;
-  auto plan = plans.Get(*call, OptionsFromEnvironment().strict);
+  auto plan = KeptPlan(*call, OptionsFromEnvironment());
   if (!plan.ok()) return ReportStatus(plan.status());
   if (Status status = plan->CheckExtents(call->tokens); !status.ok()) return ReportStatus(status);
   const uint64_t workspace_bytes = plan->WorkspaceBytes(call->tokens);

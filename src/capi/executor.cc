@@ -4,34 +4,48 @@
 #include <algorithm>
 #include <string>
 
+#include "capi/tensor_view.h"
+
 namespace qkvfuse::capi {
-namespace {
 
-// Address of a view's first element; null for a null storage.
-void* FirstElement(void* storage, int64_t offset_bytes) {
-  return storage == nullptr ? nullptr : static_cast<char*>(storage) + offset_bytes;
+Status Executor::Binding::CheckView(const aclTensor& other) const {
+  TensorView view;
+  Status status = ViewOf(parameter->name, other, &view);
+  if (!status.ok()) return status;
+  if (view.dtype == dtype && view.shape == shape && other.offset == offset) return {};
+  return {StatusCode::kInvalidArgument,
+          std::string(parameter->name) +
+              ": the tensor differs in type, shape, strides or offset from that of phase 1"};
 }
 
-bool HasSameView(const aclTensor& a, const aclTensor& b) {
-  return a.data_type == b.data_type && a.view_dims == b.view_dims && a.strides == b.strides &&
-         a.offset == b.offset;
+void* Executor::Binding::Address() const noexcept {
+  void* const storage = tensor.get()->storage.load(std::memory_order_relaxed);
+  return storage == nullptr ? nullptr : static_cast<char*>(storage) + offset * SizeOf(dtype);
 }
-
-}  // namespace
 
 void Executor::Attach(size_t position, const Parameter& parameter, const aclTensor& tensor,
-                      int64_t offset_bytes) noexcept {
-  bindings_[position] = {&parameter, TensorShare(&tensor), offset_bytes};
+                      const TensorView& view) noexcept {
+  Binding& binding = bindings_[position];
+  binding.parameter = &parameter;
+  binding.tensor = TensorShare(&tensor);
+  binding.version = tensor.version.load(std::memory_order_relaxed);
+  binding.offset = tensor.offset;
+  binding.dtype = view.dtype;
+  binding.shape = view.shape;
 }
 
-Status Executor::Run(Workspace workspace) const noexcept {
+Status Executor::Run(Workspace workspace) const {
   Tensors tensors;
   {
     const std::lock_guard lock(mutex_);
     for (const Binding& binding : bindings_) {
       if (binding.parameter == nullptr) continue;
-      void* storage = binding.tensor.get()->storage.load(std::memory_order_relaxed);
-      binding.parameter->address.Store(tensors, FirstElement(storage, binding.offset_bytes));
+      const aclTensor& tensor = *binding.tensor.get();
+      if (tensor.version.load(std::memory_order_relaxed) != binding.version) {
+        Status status = binding.CheckView(tensor);
+        if (!status.ok()) return status;
+      }
+      binding.parameter->address.Store(tensors, binding.Address());
     }
   }
   return call_.plan.Run(tensors, call_.tokens, workspace);
@@ -57,14 +71,14 @@ Status Executor::SetAddress(IndexSpace space, size_t index, aclTensor& tensor, v
             "index: " + std::to_string(index) + " is not a tensor that phase 1 of " + name_->text +
                 " was given; see aclnn/acl_meta.h for what the index counts"};
   }
-  if (binding->tensor.get() != &tensor) {
-    if (!HasSameView(*binding->tensor.get(), tensor)) {
-      return {StatusCode::kInvalidArgument,
-              std::string("tensor: differs in type, shape, strides or offset from ") +
-                  binding->parameter->name + ", which index " + std::to_string(index) +
-                  " stands for"};
-    }
+  const bool is_new = binding->tensor.get() != &tensor;
+  if (is_new || tensor.version.load(std::memory_order_relaxed) != binding->version) {
+    Status status = binding->CheckView(tensor);
+    if (!status.ok()) return status;
+  }
+  if (is_new) {
     binding->tensor = TensorShare(&tensor);
+    binding->version = tensor.version.load(std::memory_order_relaxed);
   }
   tensor.storage.store(address, std::memory_order_relaxed);
   return {};

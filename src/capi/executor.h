@@ -9,6 +9,7 @@
 
 #include "capi/acl_objects.h"
 #include "qkvfuse/plan.hpp"
+#include "qkvfuse/tensor.hpp"
 
 namespace qkvfuse::capi {
 
@@ -64,15 +65,16 @@ class Executor {
 
   Executor(const OperatorName& name, Call call) noexcept : name_(&name), call_(std::move(call)) {}
 
-  /// Phase 1 only: the parameter at `position` is this tensor.
+  /// Phase 1 only: the parameter at `position` is this tensor, which has this view.
   void Attach(size_t position, const Parameter& parameter, const aclTensor& tensor,
-              int64_t offset_bytes) noexcept;
+              const TensorView& view) noexcept;
 
   [[nodiscard]] bool BelongsTo(const OperatorName& name) const noexcept { return &name == name_; }
   [[nodiscard]] uint64_t workspace_bytes() const noexcept { return call_.workspace_bytes; }
 
-  /// Runs the plan on the addresses that the tensors have now.
-  [[nodiscard]] Status Run(Workspace workspace) const noexcept;
+  /// Runs the plan on the addresses that the tensors have now. Refuses tensors that no longer have
+  /// the view of phase 1.
+  [[nodiscard]] Status Run(Workspace workspace) const;
 
   /// aclSet*TensorAddr, after its null checks.
   [[nodiscard]] Status SetAddress(IndexSpace space, size_t index, aclTensor& tensor, void* address);
@@ -81,7 +83,14 @@ class Executor {
   struct Binding {
     const Parameter* parameter = nullptr;  // null: absent or unused in phase 1
     TensorShare tensor;
-    int64_t offset_bytes = 0;
+    // Of phase 1: what the plan was made for.
+    uint64_t version = 0;
+    int64_t offset = 0;  // elements
+    DType dtype = DType::kFloat32;
+    StridedShape shape;
+
+    [[nodiscard]] Status CheckView(const aclTensor& other) const;
+    [[nodiscard]] void* Address() const noexcept;
   };
 
   [[nodiscard]] Binding* Find(IndexSpace space, size_t index) noexcept;

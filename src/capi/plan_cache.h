@@ -32,23 +32,22 @@ struct PlanEnvironment {
   }
 };
 
-/// Plans of one operator at one door, whose names they use. Not thread-safe: each thread has its
-/// own.
+/// Plans of one operator at one door, whose names they use, by spec and strictness; other options
+/// are the default ones. Not thread-safe: each thread has its own.
 template <typename Spec>
 class PlanCache {
  public:
-  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, bool strict) {
+  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, const PlanOptions& options) {
     for (const std::optional<Entry>& entry : entries_) {
-      if (entry && entry->strict == strict && entry->spec == call.spec &&
+      if (entry && entry->strict == options.strict && entry->spec == call.spec &&
           entry->environment.IsCurrent()) {
         return entry->plan;
       }
     }
-    PlanOptions options;
-    options.strict = strict;
     Result<Plan> plan = MakePlan(call, options);
     if (plan.ok()) {
-      entries_[next_].emplace(Entry{call.spec, strict, PlanEnvironment::Current(), plan.value()});
+      entries_[next_].emplace(
+          Entry{call.spec, options.strict, PlanEnvironment::Current(), plan.value()});
       next_ = (next_ + 1) % entries_.size();
     }
     return plan;
@@ -66,5 +65,19 @@ class PlanCache {
   std::array<std::optional<Entry>, 8> entries_;
   size_t next_ = 0;
 };
+
+/// A plan that the calling thread keeps. Where the thread's plans are gone already, as in the
+/// destructors of static objects, it is made anew.
+template <typename Spec>
+[[nodiscard]] Result<Plan> KeptPlan(const BoundCall<Spec>& call, const PlanOptions& options) {
+  static thread_local bool has_ended = false;  // has no destructor, so it outlives the plans
+  struct Plans {
+    PlanCache<Spec> cache;
+    ~Plans() { has_ended = true; }
+  };
+  if (has_ended) return MakePlan(call, options);
+  static thread_local Plans plans;
+  return plans.cache.Get(call, options);
+}
 
 }  // namespace qkvfuse::capi

@@ -19,13 +19,12 @@ Status RefuseOverflow(const char* name) {
   return Refuse(name, "its view or storage is larger than 64 bits can count; make it smaller");
 }
 
-// Product of the sizes, or false when one is negative or it overflows.
+// Product of sizes that are not negative, or false when it overflows.
 bool CountElements(const std::vector<int64_t>& dims, int64_t* count) {
   *count = 1;
   bool fits = true;
   bool is_empty = false;
   for (const int64_t dim : dims) {
-    if (dim < 0) return false;
     is_empty = is_empty || dim == 0;
     fits = fits && !__builtin_mul_overflow(*count, dim, count);
   }

@@ -31,7 +31,6 @@ void CopyHead(const GroupTask& task, const Destination& to, int64_t token, int64
   const Source& source = task.source;
   const uint16_t* const from = SourceHead(task, token, head);
   uint16_t* const row = DestinationHead(to, token, cache_row, head);
-  if (from == row) return;  // in place
   const int64_t chunk = to.channel_chunk == 0 ? task.head_dim : to.channel_chunk;
   for (int64_t channel = 0; channel < task.head_dim; channel += chunk) {
     CopyChannels(from + channel * source.channel_stride, source.channel_stride,
@@ -81,7 +80,8 @@ void CopyTo(const GroupTask& task, const Tile& tile, const Destination& to) {
       const int64_t row = tile.cache_rows[i];
       const uint16_t* const from = SourceHead(task, token, head);
       uint16_t* const out = DestinationHead(to, token, row, head);
-      if (has_pieces && from != out) {
+      if (from == out) continue;  // in place
+      if (has_pieces) {
         CopyPieces(from, task.head_dim, to.pieces, out);
       } else {
         CopyHead(task, to, token, head, row);

@@ -29,7 +29,8 @@ std::vector<Target> FindTargets() {
 
 const std::vector<Target>& SupportedTargets() {
   // Asking the processor takes microseconds.
-  static const std::vector<Target> targets = FindTargets();
+  // Never destroyed: plans are also made in destructors of a program's static objects.
+  static const auto& targets = *new std::vector<Target>(FindTargets());
   return targets;
 }
 

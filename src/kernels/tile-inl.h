@@ -157,10 +157,11 @@ void ScatterRun(const T* from, int64_t first, int64_t count, const Destination& 
   const int64_t chunk = to.channel_chunk == 0 ? kMaxHeadDim : to.channel_chunk;
   int64_t within = first % chunk;
   row += first / chunk * to.channel_chunk_stride;
-  for (int64_t i = 0; i < count;) {
-    const int64_t run = HWY_MIN(count - i, chunk - within);
-    Copy(from + i, run, Strided<T>{row + within * stride, stride});
-    i += run;
+  for (int64_t done = 0;;) {
+    const int64_t run = HWY_MIN(count - done, chunk - within);
+    Copy(from + done, run, Strided<T>{row + within * stride, stride});
+    done += run;
+    if (done == count) return;  // there may be no next chunk to point at
     within = 0;
     row += to.channel_chunk_stride;
   }

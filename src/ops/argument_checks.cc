@@ -44,12 +44,19 @@ Status CheckPresent(const Integers& integers, const char* name) {
   return Null(name, ": is null, must be an array of integers");
 }
 
-Status CheckRanks(std::initializer_list<Argument> arguments) {
+Status CheckForms(std::initializer_list<Argument> arguments) {
   for (const Argument& argument : arguments) {
     if (argument.view == nullptr) continue;
-    const int rank = argument.view->shape.rank;
-    if (rank >= 0 && rank <= kMaxRank) continue;
-    return Invalid(argument.name, ": has ", rank, " dimensions, must have from 0 to ", kMaxRank);
+    const StridedShape& shape = argument.view->shape;
+    if (shape.rank < 0 || shape.rank > kMaxRank) {
+      return Invalid(argument.name, ": has ", shape.rank, " dimensions, must have from 0 to ",
+                     kMaxRank);
+    }
+    for (size_t axis = 0; axis < static_cast<size_t>(shape.rank); ++axis) {
+      if (shape.strides[axis] != TokenStrides::kFollows || shape.dims[axis] == 1) continue;
+      return Invalid(argument.name, ": stride of dimension ", axis, " is ", shape.strides[axis],
+                     ", must be above -2^63");
+    }
   }
   return {};
 }

@@ -41,7 +41,7 @@ class Binder {
   }
 
   Status CheckRequired() {
-    Status ranks = CheckRanks(
+    Status ranks = CheckForms(
         {Of(a_.x, kX), Of(a_.cos, kCos), Of(a_.sin, kSin), Of(a_.k_cache, kKCache),
          Of(a_.v_cache, kVCache), Of(a_.indices, kIndices), Of(a_.scale_k, kScaleK),
          Of(a_.scale_v, kScaleV), Of(a_.offset_k, kOffsetK), Of(a_.offset_v, kOffsetV),

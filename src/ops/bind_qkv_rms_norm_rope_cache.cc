@@ -50,7 +50,7 @@ class Binder {
   }
 
   Status CheckRequired() {
-    Status ranks = CheckRanks(
+    Status ranks = CheckForms(
         {Of(a_.qkv, kQkv), Of(a_.q_gamma, kQGamma), Of(a_.k_gamma, kKGamma), Of(a_.cos, kCos),
          Of(a_.sin, kSin), Of(a_.index, kIndex), Of(a_.q_out, kQOut), Of(a_.k_cache, kKCache),
          Of(a_.v_cache, kVCache), Of(a_.k_scale, kKScale), Of(a_.v_scale, kVScale),
@@ -89,13 +89,7 @@ class Binder {
       return Invalid(Text(kQkvSize), ": its value 2 is ", size[2], ", must be ",
                      sizes_.heads.total(), ", the sum of ", Text(kHeadNums));
     }
-    int64_t elements = 0;
-    if (!CheckedMul(size[0], size[1], &sizes_.tokens) ||
-        !CheckedMul(sizes_.tokens, sizes_.heads.total() * sizes_.head_dim, &elements)) {
-      return Invalid(Text(kQkvSize), ": ", size[0], " x ", size[1], " x ", size[2], " x ", size[3],
-                     " elements are more than 2^63");
-    }
-    if (sizes_.tokens > kMaxTokens) {
+    if (!CheckedMul(size[0], size[1], &sizes_.tokens) || sizes_.tokens > kMaxTokens) {
       return Invalid(Text(kQkvSize), ": ", size[0], " x ", size[1], " tokens, must be at most ",
                      kMaxTokens);
     }

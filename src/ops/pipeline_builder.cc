@@ -17,6 +17,7 @@ Status AddCache(const CacheArguments& arguments, size_t group, Pipeline* pipelin
   cache.is_output = true;
   cache.heads = heads.heads;
   cache.layout = spec.layout;
+  if (cache.layout.name == nullptr) cache.layout.name = "unnamed";
   heads.cache = is_k ? Operand::kKCache : Operand::kVCache;
   pipeline->operands[*heads.cache] = cache;
   const int64_t count = heads.heads * pipeline->head_dim;
@@ -84,6 +85,10 @@ Status AddCaches(const CacheArguments& k, const CacheArguments& v, Pipeline* pip
 }
 
 Status AddSlots(const SlotSpec& spec, const char* name, Pipeline* pipeline) {
+  if (spec.mode != SlotMode::kSlotPerToken && spec.mode != SlotMode::kStartPerSequence) {
+    return Invalid(name, ": mode is ", static_cast<int>(spec.mode),
+                   ", must be kSlotPerToken or kStartPerSequence");
+  }
   if (spec.dtype != DType::kInt64 && spec.dtype != DType::kInt32) {
     return Invalid(name, ": type is ", Name(spec.dtype), ", must be int64 or int32");
   }

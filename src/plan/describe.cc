@@ -42,7 +42,8 @@ std::string Plan::Describe(TokenCount tokens) const noexcept try {
   text += DescribeCache(pipeline.of(Operand::kVCache));
   const Traffic traffic = TrafficOf(tokens);
   const int parts = internal::PartsOf(*impl_, tokens, RunOptions{});
-  text += Concat("  ", tokens.total(), " tokens: reads ", traffic.read_bytes, " bytes, writes ",
+  const int64_t total = IsTokenCount(tokens) ? tokens.total() : 0;
+  text += Concat("  ", total, " tokens: reads ", traffic.read_bytes, " bytes, writes ",
                  traffic.write_bytes, ", workspace ", WorkspaceBytes(tokens), "\n");
   text += Concat(
       "  work: ", parts, parts == 1 ? " part" : " parts", " of the tokens, ", ParallelBackend(),

@@ -1,5 +1,6 @@
 // Pipeline -> Plan: checks what all operators share, selects kernels per head group and lays out
 // the workspace.
+#include <array>
 #include <cstdlib>
 
 #include "base/checked_math.h"
@@ -85,6 +86,15 @@ Result<kernels::Target> ChooseTarget(const PlanOptions& options) {
 }
 
 Result<Path> ChoosePath(const PlanOptions& options) {
+  switch (options.path) {
+    case Path::kAuto:
+    case Path::kGeneral:
+    case Path::kFused:
+      break;
+    default:
+      return Invalid("path: is ", static_cast<int>(options.path),
+                     ", must be kAuto, kGeneral or kFused");
+  }
   const char* const environment = std::getenv("QKVFUSE_PATH");
   if (options.path != Path::kAuto || environment == nullptr) return options.path;
   const std::string wanted = environment;
@@ -259,6 +269,16 @@ void CheckCommonExtents(PlanImpl* plan) {
   plan->checked_tokens = one_sequence && many ? kTokens : 0;
 }
 
+/// The caller's names need not outlive MakePlan.
+void KeepLayoutNames(PlanImpl* plan) {
+  constexpr std::array kCaches = {Operand::kKCache, Operand::kVCache};
+  for (size_t i = 0; i < kCaches.size(); ++i) {
+    const char*& name = plan->pipeline.operands[kCaches[i]].layout.name;
+    plan->layout_names[i] = name;
+    name = plan->layout_names[i].c_str();
+  }
+}
+
 Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) {
   Status status = CheckOperands(pipeline);
   if (!status.ok()) return status;
@@ -268,6 +288,7 @@ Result<Plan> BuildChecked(const Pipeline& pipeline, const PlanOptions& options) 
   if (!path.ok()) return path.status();
   auto plan = std::make_shared<PlanImpl>();
   plan->pipeline = pipeline;
+  KeepLayoutNames(plan.get());
   plan->pipeline.strict = options.strict;
   plan->target = *target;
   plan->parameters = kernels::SelectParameterFunctions(target->id);

@@ -97,12 +97,17 @@ ByteView ViewOf(const Axes& axes, DType dtype, const void* data) noexcept {
   return view;
 }
 
+bool IsEmpty(const Axes& axes) noexcept {
+  return std::any_of(axes.sizes.begin(), axes.sizes.begin() + axes.count,
+                     [](int64_t size) { return size < 1; });
+}
+
 bool FitsExtent(const Axes& axes, DType dtype) noexcept {
+  if (IsEmpty(axes)) return true;
   OffsetRange range;
   const int64_t limit = kMaxExtentBytes / SizeOf(dtype);
   for (int axis = 0; axis < axes.count; ++axis) {
     const auto i = static_cast<size_t>(axis);
-    if (axes.sizes[i] < 1) return true;  // no elements
     if (!range.AddAxis(axes.sizes[i], axes.strides[i])) return false;
     if (range.highest > limit || range.lowest < -limit) return false;
   }
@@ -175,7 +180,9 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
       break;
   }
   const Axes axes = AxesOf(pipeline, region, TokenCount(1));
-  if (!FitsExtent(axes, spec.dtype)) return region;  // no call will
+  const bool is_near = offset >= -kMaxExtentBytes && offset <= kMaxExtentBytes;
+  // What does not fit for one token fits for no call.
+  if (IsEmpty(axes) || !is_near || !FitsExtent(axes, spec.dtype)) return region;
   const ByteView one = ViewOf(axes, spec.dtype, nullptr);
   region.begin = offset + one.begin();
   region.end = offset + one.end();

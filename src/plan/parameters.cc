@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checked_math.h"
+
 namespace qkvfuse::internal {
 namespace {
 
 bool IsContiguous(const StridedShape& shape) noexcept {
-  int64_t expected = 1;
+  int64_t expected = 1;  // fits where there are elements
   for (int axis = shape.rank - 1; axis >= 0; --axis) {
     const auto i = static_cast<size_t>(axis);
     if (shape.dims[i] == 1) continue;
     if (shape.strides[i] != expected) return false;
-    expected *= shape.dims[i];
+    if (!CheckedMul(expected, shape.dims[i], &expected)) return false;
   }
   return true;
 }

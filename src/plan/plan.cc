@@ -34,10 +34,12 @@ struct ParallelRun {
 void RunAndLog(ParallelRun* run) noexcept {
   const auto begin = std::chrono::steady_clock::now();
   RunParallel(run->parts, run->parts, &ParallelRun::RunPart, run);
-  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+  // A whole number: the caller's floating-point environment may trap.
+  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::steady_clock::now() - begin);
   try {
     LogLine(Concat(run->plan.pipeline.operator_name, ": ", run->tokens.total(), " tokens in ",
-                   run->parts, " parts, ", time.count(), " us"));
+                   run->parts, " parts, ", time.count(), " ns"));
   } catch (...) {
     // The outputs are written; a line that cannot be logged changes nothing.
   }

@@ -35,6 +35,7 @@ struct WorkspaceMap {
 class PlanImpl {
  public:
   Pipeline pipeline;
+  std::array<std::string, 2> layout_names;  // of the caches; the pipeline's point here
   kernels::Target target;
   kernels::ParameterFunctions parameters;
   std::array<GroupKernels, 3> groups;

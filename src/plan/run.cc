@@ -165,11 +165,14 @@ class Execution {
     const OperandSpec& spec = plan_.pipeline.of(operand);
     const int64_t element_bytes = SizeOf(spec.dtype);
     const int64_t bytes = tokens_.total() * spec.heads * plan_.pipeline.head_dim * element_bytes;
-    const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(
+    const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(
         static_cast<const char*>(PointerOf(tensors_, operand)) + RowBytes(operand, 0)));
-    const int64_t strides = TokenStrideOf(spec.strides, tokens_) | spec.strides.head;
+    // Unsigned: the stride of an axis of one element may be any number.
+    const auto strides =
+        static_cast<uint64_t>(TokenStrideOf(spec.strides, tokens_) | spec.strides.head);
     return bytes >= kStreamBytes &&
-           (address | strides * element_bytes) % kernels::kStreamAlignment == 0;
+           (address | strides * static_cast<uint64_t>(element_bytes)) % kernels::kStreamAlignment ==
+               0;
   }
 
   [[nodiscard]] Destination DenseOf(size_t g, Operand operand) const noexcept {

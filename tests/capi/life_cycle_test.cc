@@ -1,42 +1,19 @@
-// The life of an executor: consumed, repeated, given other addresses, destroyed, shared by threads.
+// The life of an executor: consumed, repeated, destroyed, shared by threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <set>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "contract.h"
-#include "golden.h"
-#include "sample_calls.h"
+#include "sample_test.h"
 
 namespace qkvfuse::capi_test {
 namespace {
 
-std::unique_ptr<Call> Sample(Op op) { return op == Op::kQnr ? SampleQnr() : SampleDrq(); }
-
-void ExpectGolden(const Call& call) {
-  const Comparison found = CompareWithGolden(call);
-  EXPECT_GT(found.elements, 0);
-  EXPECT_EQ(found.outside, 0) << found.first_outside;
-  EXPECT_EQ(found.disturbed, 0);
-}
-
-bool LastErrorNames(const std::string& name) {
-  const char* message = aclGetRecentErrMsg();
-  return message != nullptr && std::string(message).find(name) != std::string::npos;
-}
-
-class LifeCycle : public testing::TestWithParam<Op> {
- protected:
-  std::unique_ptr<Call> call_ = Sample(GetParam());
-};
-
-std::string Title(const testing::TestParamInfo<Op>& op) {
-  return op.param == Op::kQnr ? "Qnr" : "Drq";
-}
+using LifeCycle = SampleTest;
 
 INSTANTIATE_TEST_SUITE_P(Both, LifeCycle, testing::Values(Op::kQnr, Op::kDrq), Title);
 
@@ -187,105 +164,15 @@ TEST_P(LifeCycle, ThreadsWithTheirOwnCallsDoNotDisturbEachOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Each index stands for its parameter: with a null address there, phase 2 names it.
-struct AddressFunction {
-  aclnnStatus (*set)(aclOpExecutor*, size_t, aclTensor*, void*);
-  std::vector<const char*> parameters;  // by index
-};
-
-std::vector<AddressFunction> AddressFunctions(Op op) {
-  const auto& names = TensorNames(op);
-  const std::vector<const char*> all(names.begin(), names.end());
-  const std::vector<const char*> inputs(names.begin(), names.begin() + 13);
-  const std::vector<const char*> outputs =
-      op == Op::kQnr ? std::vector<const char*>{"qOut",
-                                                "kCache",
-                                                "vCache",
-                                                "qOutBeforeQuant",
-                                                "kOutBeforeQuant",
-                                                "vOutBeforeQuant"}
-                     : std::vector<const char*>{"qOut", "kOut", "vOut", "kCacheRef", "vCacheRef"};
-  return {{aclSetTensorAddr, all},           {AclSetTensorAddr, all},
-          {aclSetInputTensorAddr, inputs},   {AclSetInputTensorAddr, inputs},
-          {aclSetOutputTensorAddr, outputs}, {AclSetOutputTensorAddr, outputs}};
-}
-
-TEST_P(LifeCycle, IndicesStandForTheirParameters) {
-  ASSERT_EQ(call_->PhaseOne(), ACLNN_SUCCESS);
-  ASSERT_EQ(aclSetAclOpExecutorRepeatable(call_->executor), ACLNN_SUCCESS);
-  for (const AddressFunction& function : AddressFunctions(GetParam())) {
-    for (size_t i = 0; i < function.parameters.size(); ++i) {
-      const char* const name = function.parameters[i];
-      aclTensor* const tensor = call_->tensor(name);
-      EXPECT_EQ(function.set(call_->executor, i, tensor, nullptr), ACLNN_SUCCESS);
-      EXPECT_EQ(call_->PhaseTwo(), ACLNN_ERR_PARAM_NULLPTR);
-      EXPECT_TRUE(LastErrorNames(name)) << name << ": " << aclGetRecentErrMsg();
-      EXPECT_EQ(function.set(call_->executor, i, tensor, (*call_)[name].Data()), ACLNN_SUCCESS);
-    }
-    aclTensor* const tensor = call_->tensor(function.parameters[0]);
-    EXPECT_EQ(function.set(call_->executor, function.parameters.size(), tensor, this),
-              ACLNN_ERR_PARAM_INVALID);
-    EXPECT_EQ(function.set(call_->executor, 0, nullptr, this), ACLNN_ERR_INNER_NULLPTR);
-    EXPECT_EQ(function.set(nullptr, 0, tensor, this), ACLNN_ERR_INNER_NULLPTR);
-  }
-  EXPECT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS) << aclGetRecentErrMsg();
-  ExpectGolden(*call_);
-}
-
-TEST_P(LifeCycle, ARepeatableExecutorFollowsItsTensors) {
-  const char* const input = TensorNames(GetParam())[0];
-  ASSERT_EQ(call_->PhaseOne(), ACLNN_SUCCESS);
-  ASSERT_EQ(aclSetAclOpExecutorRepeatable(call_->executor), ACLNN_SUCCESS);
-  ASSERT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS);
-  const auto first = call_->Memory();
-  const TensorArgument old_input = (*call_)[input];
-  const TensorArgument old_output = (*call_)["qOut"];
-  // Other memory, with the input's bytes in another order.
-  std::rotate((*call_)[input].bytes.begin(), (*call_)[input].bytes.begin() + 64,
-              (*call_)[input].bytes.end());
-  TensorArgument& moved = (*call_)["qOut"];
-  moved.bytes = std::vector<unsigned char>(moved.bytes.size(), kPoison);
-  EXPECT_EQ(aclSetInputTensorAddr(call_->executor, 0, call_->tensor(input), (*call_)[input].Data()),
-            ACLNN_SUCCESS);
-  EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, call_->tensor("qOut"), moved.Data()),
-            ACLNN_SUCCESS);
-  ASSERT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS) << aclGetRecentErrMsg();
-  EXPECT_NE(moved.bytes, old_output.bytes);
-  ExpectGolden(*call_);
-  void* address = nullptr;
-  EXPECT_EQ(aclGetRawTensorAddr(call_->tensor("qOut"), &address), ACLNN_SUCCESS);
-  EXPECT_EQ(address, moved.Data());
-}
-
-TEST_P(LifeCycle, AnotherTensorOfTheSameViewMayTakeOver) {
-  ASSERT_EQ(call_->PhaseOne(), ACLNN_SUCCESS);
-  ASSERT_EQ(aclSetAclOpExecutorRepeatable(call_->executor), ACLNN_SUCCESS);
-  const std::vector<int64_t>& dims = (*call_)["qOut"].dims;
-  call_->DestroyTensors();
-  (*call_)["qOut"].bytes = std::vector<unsigned char>((*call_)["qOut"].bytes.size(), kPoison);
-  aclTensor* same = aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT16, nullptr, 0,
-                                    ACL_FORMAT_ND, dims.data(), dims.size(), nullptr);
-  aclTensor* other = aclCreateTensor(dims.data(), dims.size(), ACL_BF16, nullptr, 0, ACL_FORMAT_ND,
-                                     dims.data(), dims.size(), nullptr);
-  EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, other, this), ACLNN_ERR_PARAM_INVALID);
-  EXPECT_TRUE(LastErrorNames("qOut"));
-  EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, same, (*call_)["qOut"].Data()),
-            ACLNN_SUCCESS);
-  aclDestroyTensor(same);
-  aclDestroyTensor(other);
-  ASSERT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS) << aclGetRecentErrMsg();
-  ExpectGolden(*call_);
-}
-
-TEST(LifeCycleOfAbsentTensors, HaveNoAddressToSet) {
-  const auto call = SampleQnr();
-  const TensorArgument spare = (*call)["kOffset"];
-  (*call)["kOffset"].is_present = false;
-  ASSERT_EQ(call->PhaseOne(), ACLNN_SUCCESS);
-  EXPECT_EQ(aclSetTensorAddr(call->executor, 11, call->tensor("kScale"), nullptr),
-            ACLNN_ERR_PARAM_INVALID);
-  ASSERT_EQ(call->PhaseTwo(), ACLNN_SUCCESS) << aclGetRecentErrMsg();
-  ExpectGolden(*call);
+// Destructors of static objects run after those of a thread's own, the kept plans among them.
+TEST_P(LifeCycle, CallsAreRightAtTheEndOfTheProgram) {
+  static Op op;
+  op = GetParam();
+  const auto end_with_a_call = [] {
+    std::atexit([] { std::_Exit(Sample(op)->Run() == ACLNN_SUCCESS ? 7 : 8); });
+    if (Sample(op)->Run() == ACLNN_SUCCESS) std::exit(0);
+  };
+  EXPECT_EXIT(end_with_a_call(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST(LenientMode, TheHighestTokenOfARepeatedSlotWins) {

@@ -33,4 +33,9 @@ void SetValues(TensorArgument& argument, const std::vector<T>& values) {
 /// fp16 outputs, contiguous caches [2, 8, 1, 32] with offsets, starts 1 and 5.
 [[nodiscard]] std::unique_ptr<Call> SampleDrq();
 
+/// The one of the operator.
+[[nodiscard]] inline std::unique_ptr<Call> Sample(Op op) {
+  return op == Op::kQnr ? SampleQnr() : SampleDrq();
+}
+
 }  // namespace qkvfuse::capi_test

@@ -292,6 +292,7 @@ TEST(Contract, CountsThatCheckRefusesNeedNoWorkspace) {
     EXPECT_EQ(plan->WorkspaceBytes(tokens), 0u);
     EXPECT_EQ(plan->TrafficOf(tokens).total(), 0);
     EXPECT_EQ(plan->CheckExtents(tokens).code(), kInvalid);
+    EXPECT_NE(plan->Describe(tokens).find("\n  0 tokens:"), std::string::npos);
   }
 }
 
@@ -329,6 +330,22 @@ TEST(Contract, RanksOutsideOfTheirRange) {
     ASSERT_FALSE(plan.ok());
     EXPECT_NE(plan.status().message().find("q_gamma: has"), std::string::npos);
   }
+}
+
+// In a Spec this number means that sequences follow each other.
+TEST(Contract, AStrideThatStandsForFollowingSequences) {
+  TensorView odd;
+  odd.shape = StridedShape::Contiguous({2, 384});
+  odd.shape.strides[0] = INT64_MIN;
+  QkvRmsNormRopeCacheArguments qnr;
+  qnr.qkv = qnr.q_gamma = qnr.k_gamma = qnr.cos = qnr.sin = qnr.index = qnr.q_out = &odd;
+  qnr.k_cache = qnr.v_cache = &odd;
+  const std::vector<int64_t> sizes = {1, 2, 3, 128};
+  const std::vector<int64_t> heads = {1, 1, 1};
+  qnr.qkv_size = {sizes.data(), 4};
+  qnr.head_nums = {heads.data(), 3};
+  EXPECT_NE(Bind(qnr, DoorRules{}).status().message().find("qkv: stride of dimension 0 is"),
+            std::string::npos);
 }
 
 TEST(Contract, ZeroTokensNeedNothing) {

@@ -1,5 +1,7 @@
 // Every refusal of MakePlan for QkvRmsNormRopeCache.
 #include <limits>
+#include <memory>
+#include <string>
 
 #include "tests/contract/refusals.h"
 
@@ -123,6 +125,19 @@ TEST(Contract, QnrSpec) {
            kInvalid,
            {"slots", "int8"},
            [](C& c) { c.spec.slots.dtype = DType::kInt8; }},
+          {"slot mode",
+           kPhase,
+           kInvalid,
+           {"slots", "mode is 7", "kSlotPerToken"},
+           [](C& c) { c.spec.slots.mode = static_cast<SlotMode>(7); }},
+          {"layout without a name",
+           kPhase,
+           kInvalid,
+           {"k_cache", "row chunk of its unnamed layout"},
+           [](C& c) {
+             c.spec.k_cache.layout.name = nullptr;
+             c.spec.k_cache.layout.row_chunk = 7;
+           }},
           {"short scale",
            kPhase,
            kInvalid,
@@ -147,6 +162,11 @@ TEST(Contract, QnrSpec) {
            kInvalid,
            {"target", "mmx", "scalar"},
            [](C& c) { c.options.target = "mmx"; }},
+          {"path",
+           kPhase,
+           kInvalid,
+           {"path", "9", "kGeneral"},
+           [](C& c) { c.options.path = static_cast<Path>(9); }},
           {"no fused kernel",
            kPhase,
            kInvalid,
@@ -156,6 +176,23 @@ TEST(Contract, QnrSpec) {
              c.spec.q_out_strides = TokenStrides{TokenStrides::kFollows, 512, 128, 2};
            }},
       });
+}
+
+TEST(Contract, NamesOfLayoutsNeedNotOutliveMakePlan) {
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  Qnr spec = problem->QnrSpec();
+  auto name =
+      std::make_unique<std::string>("a layout of a program's own, long enough for the heap");
+  spec.k_cache.layout.name = name->c_str();
+  spec.v_cache.layout.name = nullptr;
+  const Result<Plan> plan = MakePlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const std::string expected = *name;
+  name->assign(name->size(), '?');
+  name.reset();
+  EXPECT_NE(plan->Describe(TokenCount(8)).find(expected), std::string::npos);
+  EXPECT_NE(plan->Describe(TokenCount(8)).find("v_cache: unnamed"), std::string::npos);
 }
 
 }  // namespace

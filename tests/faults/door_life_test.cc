@@ -15,8 +15,6 @@
 namespace qkvfuse::capi_test {
 namespace {
 
-std::unique_ptr<Call> Sample(Op op) { return op == Op::kQnr ? SampleQnr() : SampleDrq(); }
-
 constexpr Op kOps[] = {Op::kQnr, Op::kDrq};
 
 using Bytes = std::vector<unsigned char>;

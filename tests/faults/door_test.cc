@@ -18,8 +18,6 @@ namespace {
 
 constexpr aclnnStatus kInvalid = ACLNN_ERR_PARAM_INVALID;
 
-std::unique_ptr<Call> Sample(Op op) { return op == Op::kQnr ? SampleQnr() : SampleDrq(); }
-
 // Phase 1 refuses each row, and a normal call afterwards still works.
 void ExpectAllRefused(Op op, const std::vector<Refusal>& rows) {
   for (const Refusal& row : rows) {

@@ -80,8 +80,9 @@ ACL_FUNC_VISIBILITY aclnnStatus aclGetTensorListSize(const aclTensorList *tensor
 ACL_FUNC_VISIBILITY aclnnStatus aclGetScalarListSize(const aclScalarList *scalarList,
                                                      uint64_t *size);
 
-/* Makes a tensor anew, as aclCreateTensor. Executors that were made from it keep the shape that it
- * had and use its new address. 161001: a null tensor, or null dims with a count. */
+/* Makes a tensor anew, as aclCreateTensor. Executors that were made from it use its new address,
+ * and refuse to run while its type, shape, strides or offset is not the one they were made for.
+ * 161001: a null tensor, or null dims with a count. */
 ACL_FUNC_VISIBILITY aclnnStatus aclInitTensor(aclTensor *tensor, const int64_t *viewDims,
                                               uint64_t viewDimsNum, aclDataType dataType,
                                               const int64_t *stride, int64_t offset,
