@@ -2,7 +2,11 @@
 # missing (tools/packages.txt), then configures, builds and runs in build/<preset>.
 SHELL := bash
 PREFIX ?= /usr/local
+SECONDS ?= 600
 PACKAGES := tools/install_packages.sh
+THREAD_TESTS := consistency_test property_test capi_life_cycle_test faults_door_test
+COVERED := --root . --filter 'src/(ops|plan|capi|base)/' --exclude-throw-branches \
+  --exclude-unreachable-branches
 FORMATTED := include src reference cases tests tools examples bench
 
 .PHONY: help
@@ -66,14 +70,22 @@ clang: ## Build with clang and run the tests
 	@tools/run_tests.sh clang --label-exclude nightly
 
 .PHONY: asan
-asan: ## Run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(PACKAGES) library tools tests
+asan: ## Run the tests and the fuzz targets with clang's address and undefined-behaviour sanitizers
+	@$(PACKAGES) library tools tests clang
 	@tools/run_tests.sh asan --label-exclude nightly
 
 .PHONY: tsan
-tsan: ## Run the tests under ThreadSanitizer
-	@$(PACKAGES) library tools tests
-	@tools/run_tests.sh tsan --label-exclude nightly
+tsan: ## Run the tests of threads under clang's ThreadSanitizer
+	@$(PACKAGES) library tools tests clang
+	@tools/run_tests.sh --targets "$(THREAD_TESTS)" tsan \
+	  --label-regex '^($(subst $(eval ) ,|,$(THREAD_TESTS)))$$'
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for SECONDS (600), under the sanitizers
+	@$(PACKAGES) library tools tests clang
+	cmake --preset asan
+	cmake --build --preset asan --target cases_fuzz plan_fuzz aclnn_fuzz
+	tests/fuzz/run.sh build/asan $(SECONDS)
 
 .PHONY: aarch64
 aarch64: ## Cross-build for aarch64 and run the tests under qemu, with NEON and SVE
@@ -85,10 +97,11 @@ sbom: ## Rewrite the list of dependencies, sbom.spdx.json
 	tools/write_sbom.py
 
 .PHONY: coverage
-coverage: ## Run the tests and print the line coverage of the library
+coverage: ## Run the tests; print the lines and branches of the library that they miss
 	@$(PACKAGES) library tools tests coverage
 	@tools/run_tests.sh coverage --label-exclude nightly
-	gcovr --root . --filter src/ build/coverage
+	gcovr $(COVERED) --txt build/coverage/lines.txt build/coverage
+	gcovr $(COVERED) --branches --fail-under-branch 95 build/coverage
 
 .PHONY: nightly
 nightly: ## Everything that takes longer: all tests, compilers, sanitizers and the scalar target

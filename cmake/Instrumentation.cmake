@@ -1,9 +1,15 @@
-# Sanitizers and coverage, for every target of the build.
+# Sanitizers, counters for the fuzzer and coverage, for every target of the build.
 if(QKVFUSE_SANITIZE STREQUAL "address")
   set(instrumentation -fsanitize=address,undefined -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
+  # clang: for C programs that link the libraries, which are C++.
+  add_link_options($<$<LINK_LANG_AND_ID:C,Clang>:-fsanitize-link-c++-runtime>)
+  link_libraries($<$<LINK_LANG_AND_ID:C,Clang>:stdc++>)
 elseif(QKVFUSE_SANITIZE STREQUAL "thread")
   set(instrumentation -fsanitize=thread -fno-omit-frame-pointer)
+endif()
+if(QKVFUSE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 if(QKVFUSE_COVERAGE)
   list(APPEND instrumentation --coverage)

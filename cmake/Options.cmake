@@ -5,7 +5,10 @@ option(QKVFUSE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_OPENMP "Split the work of Plan::Run with OpenMP where the compiler has it" ON)
 option(QKVFUSE_HARDEN "Stack protector, checked C library functions, read-only relocations" ON)
 option(QKVFUSE_WERROR "Treat warnings as errors" OFF)
-option(QKVFUSE_COVERAGE "Instrument for line coverage" OFF)
+option(QKVFUSE_COVERAGE "Instrument all but the kernels for gcov" OFF)
+option(QKVFUSE_FUZZ "Instrument for libFuzzer and build tests/fuzz; needs clang" OFF)
+set(QKVFUSE_DISABLED_TARGETS "" CACHE STRING
+  "Highway targets to leave out besides those that are never used, such as HWY_AVX3")
 set(QKVFUSE_SANITIZE "" CACHE STRING "Sanitizer: empty, address (with undefined) or thread")
 set_property(CACHE QKVFUSE_SANITIZE PROPERTY STRINGS "" address thread)
 
@@ -27,4 +30,8 @@ endif()
 if(NOT QKVFUSE_SANITIZE MATCHES "^(|address|thread)$")
   message(FATAL_ERROR "QKVFUSE_SANITIZE is '${QKVFUSE_SANITIZE}'; allowed are '', 'address' and "
     "'thread'.")
+endif()
+if(QKVFUSE_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "QKVFUSE_FUZZ is ON and the compiler is ${CMAKE_CXX_COMPILER_ID}; libFuzzer "
+    "comes with clang only.")
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long checks: every test (also those labelled nightly) with both compilers, on the scalar
-# target, and under the sanitizers. The last line sums all runs.
+# target, and under the sanitizers; an hour of fuzzing. The last line sums all runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,5 +19,7 @@ run clang clang
 QKVFUSE_TARGET=scalar run scalar dev
 run asan asan
 run tsan tsan
+echo "nightly: fuzz"
+tests/fuzz/run.sh build/asan 1200 || { echo "nightly: fuzz failed"; status=1; }
 python3 tools/count_tests.py "${results[@]}" || status=1
 exit "$status"
