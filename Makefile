@@ -91,8 +91,8 @@ coverage: ## Run the tests and print the line coverage of the library
 	gcovr --root . --filter src/ build/coverage
 
 .PHONY: nightly
-nightly: ## Everything that takes longer: all tests, compilers, sanitizers and the scalar target
-	@$(PACKAGES) library tools tests clang
+nightly: ## What takes longer: all tests, compilers, sanitizers, the scalar target, aarch64
+	@$(PACKAGES) library tools tests clang aarch64
 	tools/run_nightly.sh
 
 .PHONY: clean
