@@ -104,8 +104,8 @@ coverage: ## Run the tests; print the lines and branches of the library that the
 	gcovr $(COVERED) --branches --fail-under-branch 95 build/coverage
 
 .PHONY: nightly
-nightly: ## Everything that takes longer: all tests, compilers, sanitizers and the scalar target
-	@$(PACKAGES) library tools tests clang
+nightly: ## What takes longer: all tests, compilers, sanitizers, the scalar target, aarch64
+	@$(PACKAGES) library tools tests clang aarch64
 	tools/run_nightly.sh
 
 .PHONY: clean

@@ -39,4 +39,6 @@ endif()
 if(QKVFUSE_BUILD_TESTS)
   qkvfuse_require(GTest "libgtest-dev libgmock-dev" "the tests (QKVFUSE_BUILD_TESTS)" CONFIG)
   qkvfuse_require(Python3 python3 "the tests (QKVFUSE_BUILD_TESTS)" COMPONENTS Interpreter)
+  # A program of this machine, also in a cross-build.
+  set_target_properties(Python3::Interpreter PROPERTIES CROSSCOMPILING_EMULATOR "")
 endif()

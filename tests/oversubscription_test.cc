@@ -35,6 +35,8 @@ Status RunOnFour(cases::Problem& problem, const Plan& plan) {
 }
 
 TEST(Oversubscription, NoThreadIsAddedInARegionOfTheCaller) {
+  // An emulator has a thread of its own beside this one.
+  const int64_t others = ThreadsOfProcess() - 1;
   // Without this a nested region would have one thread, whoever opens it.
   omp_set_max_active_levels(2);
   std::vector<std::unique_ptr<cases::Problem>> problems;
@@ -47,10 +49,10 @@ TEST(Oversubscription, NoThreadIsAddedInARegionOfTheCaller) {
     all_ok = all_ok && RunOnFour(*problems[static_cast<size_t>(i)], *plan).ok();
   }
   EXPECT_TRUE(all_ok);
-  EXPECT_EQ(ThreadsOfProcess(), kCallers);
+  EXPECT_EQ(ThreadsOfProcess() - others, kCallers);
   // Outside of a region the same call does add threads, and this test sees them.
   EXPECT_TRUE(RunOnFour(*problems[0], *plan).ok());
-  EXPECT_EQ(ThreadsOfProcess(), kAskedFor);
+  EXPECT_EQ(ThreadsOfProcess() - others, kAskedFor);
 }
 
 }  // namespace

@@ -22,10 +22,19 @@ if ! command -v dpkg-query >/dev/null; then
   exit 0
 fi
 
+native="$(dpkg --print-architecture)"
+# is_installed NAME[:ARCHITECTURE]: for this machine, where none is given. A name alone finds the
+# package of every architecture.
+is_installed() {
+  local architecture="$native"
+  [[ "$1" != *:* ]] || architecture="${1#*:}"
+  dpkg-query -W -f='${Architecture} ${db:Status-Status}\n' "$1" 2>/dev/null |
+    grep -xEq "($architecture|all) installed"
+}
+
 missing=()
 for package in "${wanted[@]}"; do
-  status="$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)"
-  [[ "$status" == installed ]] || missing+=("$package")
+  is_installed "$package" || missing+=("$package")
 done
 ((${#missing[@]})) || exit 0
 

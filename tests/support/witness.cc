@@ -1,6 +1,7 @@
 // Slow and obvious 16-bit conversions.
 #include "tests/support/witness.h"
 
+#include <bit>
 #include <cmath>
 
 #if defined(__x86_64__)
@@ -68,6 +69,17 @@ __attribute__((target("f16c"))) double WidenByInstruction(uint16_t bits) {
 __attribute__((target("f16c"))) uint16_t NarrowByInstruction(float value) {
   const __m128i halves = _mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT);
   return static_cast<uint16_t>(_mm_cvtsi128_si32(halves));
+}
+
+#elif defined(__aarch64__)
+
+// A conversion of __fp16 is an instruction, which every such processor has.
+bool HasHalfInstructions() { return true; }
+double WidenByInstruction(uint16_t bits) {
+  return static_cast<double>(std::bit_cast<__fp16>(bits));
+}
+uint16_t NarrowByInstruction(float value) {
+  return std::bit_cast<uint16_t>(static_cast<__fp16>(value));
 }
 
 #else
