@@ -4,14 +4,15 @@ SHELL := bash
 PREFIX ?= /usr/local
 SECONDS ?= 600
 PACKAGES := tools/install_packages.sh
-THREAD_TESTS := consistency_test property_test capi_life_cycle_test faults_door_test
+THREAD_TESTS := consistency_test property_test shape_test environment_test capi_addresses_test \
+  capi_life_cycle_test capi_runtime_test faults_door_test
 COVERED := --root . --filter 'src/(ops|plan|capi|base)/' --exclude-throw-branches \
   --exclude-unreachable-branches
 FORMATTED := include src reference cases tests tools examples bench
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: release ## Run both operators on real model shapes, checked and timed

@@ -258,6 +258,10 @@ void FillSlots(const Case& c, const TensorView& view) {
   }
 }
 
+double Whole(double value, double low, double high) {
+  return std::isnan(value) ? 0 : std::nearbyint(std::clamp(value, low, high));
+}
+
 }  // namespace
 
 int64_t OffsetOf(const StridedShape& shape, int64_t position) {
@@ -280,9 +284,9 @@ void StoreElement(const TensorView& view, int64_t offset_elements, double value)
     case DType::kInt8:
       return store(reference::RoundCode(value));
     case DType::kInt32:
-      return store(static_cast<int32_t>(std::nearbyint(std::clamp(value, -0x1p31, 0x1p31 - 1))));
+      return store(static_cast<int32_t>(Whole(value, -0x1p31, 0x1p31 - 1)));
     case DType::kInt64:
-      return store(static_cast<int64_t>(std::nearbyint(std::clamp(value, -0x1p62, 0x1p62))));
+      return store(static_cast<int64_t>(Whole(value, -0x1p62, 0x1p62)));
     case DType::kFloat32:
       return store(static_cast<float>(value));
   }

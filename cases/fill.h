@@ -12,7 +12,8 @@ namespace qkvfuse::cases {
 /// Writes every element of input `id` of the case.
 void Fill(const Case& c, TensorId id, const TensorView& view);
 
-/// Writes `value` as the view's dtype, rounded to nearest even; integers saturate.
+/// Writes `value` as the view's dtype, rounded to nearest even; integers saturate,
+/// and are 0 for NaN.
 void StoreElement(const TensorView& view, int64_t offset_elements, double value);
 
 /// Offset, in elements, of the element at `position` in row-major order.

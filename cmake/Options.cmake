@@ -31,6 +31,10 @@ if(NOT QKVFUSE_SANITIZE MATCHES "^(|address|thread)$")
   message(FATAL_ERROR "QKVFUSE_SANITIZE is '${QKVFUSE_SANITIZE}'; allowed are '', 'address' and "
     "'thread'.")
 endif()
+if(QKVFUSE_FUZZ AND NOT QKVFUSE_SANITIZE STREQUAL "address")
+  message(FATAL_ERROR "QKVFUSE_FUZZ is ON and QKVFUSE_SANITIZE is '${QKVFUSE_SANITIZE}'; fuzz "
+    "targets need 'address', which sees what they do wrong.")
+endif()
 if(QKVFUSE_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "QKVFUSE_FUZZ is ON and the compiler is ${CMAKE_CXX_COMPILER_ID}; libFuzzer "
     "comes with clang only.")

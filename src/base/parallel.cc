@@ -36,7 +36,7 @@ bool IsSerial() noexcept {
 #endif
 }
 
-int ThreadsFromEnvironment() noexcept {
+[[maybe_unused]] int ThreadsFromEnvironment() noexcept {
   static const int threads = [] {
     const char* const text = std::getenv("QKVFUSE_NUM_THREADS");
     return text == nullptr ? 0 : std::atoi(text);

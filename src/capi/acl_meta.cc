@@ -158,7 +158,7 @@ aclnnStatus aclInitTensor(aclTensor* tensor, const int64_t* viewDims, uint64_t v
     const int code = CheckDims(fields);
     if (code != ACLNN_SUCCESS) return code;
     SetFields(fields, *tensor);
-    tensor->version.fetch_add(1, std::memory_order_relaxed);
+    ++tensor->version;
     return code;
   });
 }

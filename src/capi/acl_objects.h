@@ -18,7 +18,7 @@ struct aclTensor {
   aclDataType data_type = ACL_DT_UNDEFINED;
   aclFormat format = ACL_FORMAT_UNDEFINED;
   std::atomic<void*> storage{nullptr};
-  std::atomic<uint64_t> version{0};  // counts aclInitTensor, after which the view may be another
+  uint64_t version = 0;  // counts aclInitTensor, after which the view may be another
   mutable std::atomic<int> owners{1};
 };
 

@@ -34,11 +34,9 @@ int ReportStatus(const Status& status) noexcept {
   return Fail(ACLNN_ERR_INNER, sentence.empty() ? "not enough memory" : sentence);
 }
 
-PlanOptions OptionsFromEnvironment() noexcept {
+bool StrictFromEnvironment() noexcept {
   const char* strict = std::getenv("QKVFUSE_STRICT");
-  PlanOptions options;
-  options.strict = strict != nullptr && std::string_view(strict) == "1";
-  return options;
+  return strict != nullptr && std::string_view(strict) == "1";
 }
 
 Integers IntegersOf(const aclIntArray* array) noexcept {

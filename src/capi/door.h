@@ -40,7 +40,7 @@ struct PhaseOneResults {
 [[nodiscard]] int ReportStatus(const Status& status) noexcept;
 
 /// Lenient unless the environment variable QKVFUSE_STRICT is 1.
-[[nodiscard]] PlanOptions OptionsFromEnvironment() noexcept;
+[[nodiscard]] bool StrictFromEnvironment() noexcept;
 
 /// Present also when it has no elements, which is a wrong length and not an absent argument.
 [[nodiscard]] Integers IntegersOf(const aclIntArray* array) noexcept;
@@ -85,7 +85,7 @@ template <typename Arguments>
   const bool has_null = !call.ok() && call.status().code() == StatusCode::kNullArgument;
   if (!viewed.ok() && !has_null) return ReportStatus(viewed);
   if (!call.ok()) return ReportStatus(call.status());
-  auto plan = KeptPlan(*call, OptionsFromEnvironment());
+  auto plan = KeptPlan(*call, StrictFromEnvironment());
   if (!plan.ok()) return ReportStatus(plan.status());
   if (Status status = plan->CheckExtents(call->tokens); !status.ok()) return ReportStatus(status);
   const uint64_t workspace_bytes = plan->WorkspaceBytes(call->tokens);

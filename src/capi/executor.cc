@@ -28,7 +28,7 @@ void Executor::Attach(size_t position, const Parameter& parameter, const aclTens
   Binding& binding = bindings_[position];
   binding.parameter = &parameter;
   binding.tensor = TensorShare(&tensor);
-  binding.version = tensor.version.load(std::memory_order_relaxed);
+  binding.version = tensor.version;
   binding.offset = tensor.offset;
   binding.dtype = view.dtype;
   binding.shape = view.shape;
@@ -41,7 +41,7 @@ Status Executor::Run(Workspace workspace) const {
     for (const Binding& binding : bindings_) {
       if (binding.parameter == nullptr) continue;
       const aclTensor& tensor = *binding.tensor.get();
-      if (tensor.version.load(std::memory_order_relaxed) != binding.version) {
+      if (tensor.version != binding.version) {
         Status status = binding.CheckView(tensor);
         if (!status.ok()) return status;
       }
@@ -71,14 +71,12 @@ Status Executor::SetAddress(IndexSpace space, size_t index, aclTensor& tensor, v
             "index: " + std::to_string(index) + " is not a tensor that phase 1 of " + name_->text +
                 " was given; see aclnn/acl_meta.h for what the index counts"};
   }
-  const bool is_new = binding->tensor.get() != &tensor;
-  if (is_new || tensor.version.load(std::memory_order_relaxed) != binding->version) {
+  const uint64_t version = tensor.version;
+  if (binding->tensor.get() != &tensor || version != binding->version) {
     Status status = binding->CheckView(tensor);
     if (!status.ok()) return status;
-  }
-  if (is_new) {
     binding->tensor = TensorShare(&tensor);
-    binding->version = tensor.version.load(std::memory_order_relaxed);
+    binding->version = version;
   }
   tensor.storage.store(address, std::memory_order_relaxed);
   return {};

@@ -32,22 +32,27 @@ struct PlanEnvironment {
   }
 };
 
-/// Plans of one operator at one door, whose names they use, by spec and strictness; other options
-/// are the default ones. Not thread-safe: each thread has its own.
+[[nodiscard]] inline PlanOptions WithStrictness(bool strict) {
+  PlanOptions options;
+  options.strict = strict;
+  return options;
+}
+
+/// Plans of one operator at one door, whose names they use. Not thread-safe: each thread has its
+/// own.
 template <typename Spec>
 class PlanCache {
  public:
-  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, const PlanOptions& options) {
+  [[nodiscard]] Result<Plan> Get(const BoundCall<Spec>& call, bool strict) {
     for (const std::optional<Entry>& entry : entries_) {
-      if (entry && entry->strict == options.strict && entry->spec == call.spec &&
+      if (entry && entry->strict == strict && entry->spec == call.spec &&
           entry->environment.IsCurrent()) {
         return entry->plan;
       }
     }
-    Result<Plan> plan = MakePlan(call, options);
+    Result<Plan> plan = MakePlan(call, WithStrictness(strict));
     if (plan.ok()) {
-      entries_[next_].emplace(
-          Entry{call.spec, options.strict, PlanEnvironment::Current(), plan.value()});
+      entries_[next_].emplace(Entry{call.spec, strict, PlanEnvironment::Current(), plan.value()});
       next_ = (next_ + 1) % entries_.size();
     }
     return plan;
@@ -69,15 +74,15 @@ class PlanCache {
 /// A plan that the calling thread keeps. Where the thread's plans are gone already, as in the
 /// destructors of static objects, it is made anew.
 template <typename Spec>
-[[nodiscard]] Result<Plan> KeptPlan(const BoundCall<Spec>& call, const PlanOptions& options) {
+[[nodiscard]] Result<Plan> KeptPlan(const BoundCall<Spec>& call, bool strict) {
   static thread_local bool has_ended = false;  // has no destructor, so it outlives the plans
   struct Plans {
     PlanCache<Spec> cache;
     ~Plans() { has_ended = true; }
   };
-  if (has_ended) return MakePlan(call, options);
+  if (has_ended) return MakePlan(call, WithStrictness(strict));
   static thread_local Plans plans;
-  return plans.cache.Get(call, options);
+  return plans.cache.Get(call, strict);
 }
 
 }  // namespace qkvfuse::capi

@@ -68,7 +68,7 @@ void EmitStaged(const GroupTask& task, const Tile& tile, const Block& block,
   using Emitter =
       HeadEmitter<FloatSource, Store, kTransform, kSink, LaneOrder::kNatural, kTileLanes>;
   const Parts& parts = filled.parts;
-  const int64_t stride = 4 * CoefficientStride(task.head_dim);
+  const int64_t stride = CoefficientStep(kTransform, task.head_dim);
   Element ours[kMaxPaddedChannels];
   HeadOutput out;
   if constexpr (Quantises(kSink)) {

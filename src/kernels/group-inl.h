@@ -120,7 +120,7 @@ HWY_INLINE void EmitBlock(const GroupTask& task, const Tile& tile, const Block& 
   // In locals, because stores of vectors may alias everything that is read through a reference.
   const HeadSteps<kSink> steps(task, from.source);
   const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
-  const int64_t stride = 4 * CoefficientStride(head_dim);
+  const int64_t stride = CoefficientStep(kTransform, head_dim);
   const float* const coefficients = tile.coefficients + block.first * stride;
   const int64_t tokens = block.tokens;
   const int64_t heads = block.heads;

@@ -125,7 +125,7 @@ struct Tile {
   int64_t tokens = 0;
   int64_t first_head = 0;
   int64_t heads = 0;
-  const float* coefficients = nullptr;  // [tokens, 4 * CoefficientStride(head_dim)], rope-inl.h
+  const float* coefficients = nullptr;  // [tokens, CoefficientStep], coefficients-inl.h
   bool has_tame_coefficients = false;
   int64_t prefetch_end = 0;  // source rows of tokens before it may be fetched ahead
   // [tokens], element offset of the row, or kSkippedRow where the cache is not written. All 0 for a
@@ -161,6 +161,12 @@ inline constexpr float kTameCoefficient = 0x1p60f;
 /// Floats of one of a token's four kinds of coefficients.
 [[nodiscard]] constexpr int64_t CoefficientStride(int64_t head_dim) noexcept {
   return (head_dim / 2 + 15) / 16 * 16;
+}
+
+/// Floats from one token's coefficients to the next one's; 0 where there are none and the pointer
+/// to them is null.
+[[nodiscard]] constexpr int64_t CoefficientStep(Transform transform, int64_t head_dim) noexcept {
+  return transform == Transform::kNone ? 0 : 4 * CoefficientStride(head_dim);
 }
 
 /// What a kernel is chosen by.

@@ -28,8 +28,8 @@ std::vector<Target> FindTargets() {
 }  // namespace
 
 const std::vector<Target>& SupportedTargets() {
-  // Asking the processor takes microseconds.
-  // Never destroyed: plans are also made in destructors of a program's static objects.
+  // Kept, since asking the processor takes microseconds, and never destroyed, since plans are also
+  // made in destructors of a program's static objects.
   static const auto& targets = *new std::vector<Target>(FindTargets());
   return targets;
 }

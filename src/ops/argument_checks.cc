@@ -44,7 +44,7 @@ Status CheckPresent(const Integers& integers, const char* name) {
   return Null(name, ": is null, must be an array of integers");
 }
 
-Status CheckForms(std::initializer_list<Argument> arguments) {
+Status CheckRanksAndStrides(std::initializer_list<Argument> arguments) {
   for (const Argument& argument : arguments) {
     if (argument.view == nullptr) continue;
     const StridedShape& shape = argument.view->shape;

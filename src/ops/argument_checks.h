@@ -29,7 +29,7 @@ struct Argument {
 [[nodiscard]] Status CheckPresent(const Argument& argument);
 /// Every argument that is there has from 0 to kMaxRank dimensions, and no stride that a Spec would
 /// take for TokenStrides::kFollows.
-[[nodiscard]] Status CheckForms(std::initializer_list<Argument> arguments);
+[[nodiscard]] Status CheckRanksAndStrides(std::initializer_list<Argument> arguments);
 [[nodiscard]] Status CheckPresent(const Integers& integers, const char* name);
 
 /// The dtype is one of those allowed.

@@ -41,7 +41,7 @@ class Binder {
   }
 
   Status CheckRequired() {
-    Status ranks = CheckForms(
+    Status form = CheckRanksAndStrides(
         {Of(a_.x, kX), Of(a_.cos, kCos), Of(a_.sin, kSin), Of(a_.k_cache, kKCache),
          Of(a_.v_cache, kVCache), Of(a_.indices, kIndices), Of(a_.scale_k, kScaleK),
          Of(a_.scale_v, kScaleV), Of(a_.offset_k, kOffsetK), Of(a_.offset_v, kOffsetV),
@@ -57,7 +57,7 @@ class Binder {
     Status status = CheckPresent(a_.size_splits, Text(kSizeSplits));
     if (status.ok() && a_.kv_output) status = CheckPresent(Of(a_.k_out, kKOut));
     if (status.ok() && a_.kv_output) status = CheckPresent(Of(a_.v_out, kVOut));
-    return status.ok() ? ranks : status;
+    return status.ok() ? form : status;
   }
 
   Status CheckWords() {

@@ -50,7 +50,7 @@ class Binder {
   }
 
   Status CheckRequired() {
-    Status ranks = CheckForms(
+    Status form = CheckRanksAndStrides(
         {Of(a_.qkv, kQkv), Of(a_.q_gamma, kQGamma), Of(a_.k_gamma, kKGamma), Of(a_.cos, kCos),
          Of(a_.sin, kSin), Of(a_.index, kIndex), Of(a_.q_out, kQOut), Of(a_.k_cache, kKCache),
          Of(a_.v_cache, kVCache), Of(a_.k_scale, kKScale), Of(a_.v_scale, kVScale),
@@ -65,7 +65,7 @@ class Binder {
     }
     Status status = CheckPresent(a_.qkv_size, Text(kQkvSize));
     if (status.ok()) status = CheckPresent(a_.head_nums, Text(kHeadNums));
-    return status.ok() ? ranks : status;
+    return status.ok() ? form : status;
   }
 
   Status BindSizes() {

@@ -34,6 +34,10 @@ struct WorkspaceMap {
 
 class PlanImpl {
  public:
+  PlanImpl() = default;
+  PlanImpl(const PlanImpl&) = delete;  // the pipeline points at layout_names
+  PlanImpl& operator=(const PlanImpl&) = delete;
+
   Pipeline pipeline;
   std::array<std::string, 2> layout_names;  // of the caches; the pipeline's point here
   kernels::Target target;

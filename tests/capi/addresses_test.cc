@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "sample_test.h"
@@ -63,8 +65,6 @@ TEST_P(Addresses, ARepeatableExecutorFollowsItsTensors) {
   ASSERT_EQ(call_->PhaseOne(), ACLNN_SUCCESS);
   ASSERT_EQ(aclSetAclOpExecutorRepeatable(call_->executor), ACLNN_SUCCESS);
   ASSERT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS);
-  const auto first = call_->Memory();
-  const TensorArgument old_input = (*call_)[input];
   const TensorArgument old_output = (*call_)["qOut"];
   // Other memory, with the input's bytes in another order.
   std::rotate((*call_)[input].bytes.begin(), (*call_)[input].bytes.begin() + 64,
@@ -150,6 +150,32 @@ TEST_P(Addresses, AnotherTensorHasToHaveTheViewOfPhaseOne) {
   EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, other, (*call_)["qOut"].Data()),
             ACLNN_ERR_PARAM_INVALID);
   aclDestroyTensor(other);
+}
+
+// Each run sees one address or the other, and never half of one.
+TEST_P(Addresses, MayBeSetWhileAnotherThreadRuns) {
+  ASSERT_EQ(call_->PhaseOne(), ACLNN_SUCCESS);
+  ASSERT_EQ(aclSetAclOpExecutorRepeatable(call_->executor), ACLNN_SUCCESS);
+  TensorArgument& output = (*call_)["qOut"];
+  std::vector<unsigned char> other(output.bytes.size(), kPoison);
+  std::atomic<bool> is_done = false;
+  std::thread setter([&] {
+    for (int i = 0; !is_done; ++i) {
+      void* const address = i % 2 == 0 ? other.data() : output.Data();
+      EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, call_->tensor("qOut"), address),
+                ACLNN_SUCCESS);
+    }
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS);
+  is_done = true;
+  setter.join();
+  for (void* const address : {static_cast<void*>(other.data()), output.Data()}) {
+    EXPECT_EQ(aclSetOutputTensorAddr(call_->executor, 0, call_->tensor("qOut"), address),
+              ACLNN_SUCCESS);
+    EXPECT_EQ(call_->PhaseTwo(), ACLNN_SUCCESS);
+  }
+  EXPECT_EQ(other, output.bytes);
+  ExpectGolden(*call_);
 }
 
 TEST(AddressesOfAbsentTensors, CannotBeSet) {

@@ -169,7 +169,11 @@ TEST_P(LifeCycle, CallsAreRightAtTheEndOfTheProgram) {
   static Op op;
   op = GetParam();
   const auto end_with_a_call = [] {
-    std::atexit([] { std::_Exit(Sample(op)->Run() == ACLNN_SUCCESS ? 7 : 8); });
+    std::atexit([] {
+      const auto call = Sample(op);
+      const bool is_right = call->Run() == ACLNN_SUCCESS && CompareWithGolden(*call).outside == 0;
+      std::_Exit(is_right ? 7 : 8);
+    });
     if (Sample(op)->Run() == ACLNN_SUCCESS) std::exit(0);
   };
   EXPECT_EXIT(end_with_a_call(), ::testing::ExitedWithCode(7), "");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aclnn/aclnn_base.h"
@@ -82,6 +83,8 @@ void Disturb(TensorArgument& t, FuzzedDataProvider& bytes) {
       DisturbOne(t.dims, bytes);
       break;
   }
+  // As many as dimensions, as the function that makes a tensor has to trust.
+  if (!t.strides.empty()) t.strides.resize(t.dims.size(), 1);
 }
 
 void DisturbAttributes(Call& call, FuzzedDataProvider& bytes) {
@@ -105,8 +108,10 @@ void DisturbAttributes(Call& call, FuzzedDataProvider& bytes) {
   call.kv_output = bytes.ConsumeBool();
 }
 
-// Elements of the storage, or -1 where they are more than a test wants.
+// Elements of the storage, or -1 where they are more than a test wants, or not told: a storage of
+// rank 0 is as large as the view needs.
 int64_t StorageElements(const TensorArgument& t) {
+  if (t.storage && t.storage->empty()) return -1;
   int64_t elements = 1;
   for (const int64_t dim : t.storage.value_or(t.dims)) {
     if (dim < 0 || dim > kMaxStorageBytes) return -1;
@@ -154,6 +159,7 @@ class Memory {
   void ExpectOnlyViewsChanged(const std::vector<std::string>& before) const {
     const std::vector<std::string> after = Bytes();
     for (size_t i = 0; i < kTensors; ++i) {
+      if (storage_[i] == nullptr) continue;
       std::string expected = before[i];
       if (capi_test::IsOutput(Name(i))) CopyView(Argument(i), after[i], expected);
       if (after[i] != expected) Report(Name(i) + ": bytes outside its view have changed");
@@ -170,8 +176,10 @@ class Memory {
     const TensorArgument& t = Argument(i);
     const auto element = std::max<size_t>(aclDataTypeSize(t.type), 1);
     for (size_t at = 0; at + element <= sizes_[i]; at += element) {
-      // Small integers are slots as well as accumulators; a float has a moderate exponent.
-      const int64_t integer = static_cast<int64_t>(random() % 34) - 1;
+      // Small integers are slots as well as accumulators, few of them wrong; a float has a moderate
+      // exponent.
+      const int64_t integer = random() % 64 == 0 ? static_cast<int64_t>(random())
+                                                 : static_cast<int64_t>(random() % 34) - 1;
       const float scale = 0.01F + static_cast<float>(random() % 64) / 64.0F;
       const uint16_t half = OrdinaryBits16(random());
       const void* const source = t.type == ACL_FLOAT ? static_cast<const void*>(&scale)
@@ -205,12 +213,48 @@ class Memory {
   bool is_complete_ = true;
 };
 
+// The sentence of an older refusal, which a new one has to replace.
+std::string older_sentence;
+
+void RefuseSomethingElse() {
+  static_cast<void>(aclSetRawTensorAddr(nullptr, nullptr));
+  older_sentence = aclGetRecentErrMsg();
+}
+
+void ExpectSentence() {
+  const char* const sentence = aclGetRecentErrMsg();
+  if (sentence == nullptr || *sentence == '\0' || sentence == older_sentence) {
+    Report("a refusal without a sentence");
+  }
+}
+
 void ExpectRefused(const Call& call) {
+  ExpectSentence();
   if (call.executor != nullptr || call.workspace_size != 0) {
     Report("a refused phase 1 left an executor or a workspace size");
   }
-  const char* const sentence = aclGetRecentErrMsg();
-  if (sentence == nullptr || *sentence == '\0') Report("a refusal without a sentence");
+}
+
+/// Whether there are calls that do not look at this tensor.
+bool MayBeUnused(std::string_view name) {
+  constexpr std::string_view kNames[] = {"weightScale", "activationScale", "bias", "kOut", "vOut"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+/// Between the phases: makes one tensor anew over the storage that it has. Whether the executor may
+/// still run.
+bool MakeAnew(Call& call, const char* name, FuzzedDataProvider& bytes) {
+  const TensorArgument& t = call[name];
+  aclTensor* const tensor = call.tensor(name);
+  if (tensor == nullptr) return true;
+  std::vector<int64_t> dims = t.dims;
+  if (bytes.ConsumeBool()) DisturbOne(dims, bytes);
+  const std::vector<int64_t>& storage = t.storage ? *t.storage : t.dims;
+  const bool has_strides = !t.strides.empty() && t.strides.size() == dims.size();
+  static_cast<void>(aclInitTensor(tensor, dims.data(), dims.size(), t.type,
+                                  has_strides ? t.strides.data() : nullptr, t.offset, ACL_FORMAT_ND,
+                                  storage.data(), storage.size(), t.address));
+  return MayBeUnused(name) || (dims == t.dims && has_strides == !t.strides.empty());
 }
 
 void Run(FuzzedDataProvider& bytes) {
@@ -227,6 +271,7 @@ void Run(FuzzedDataProvider& bytes) {
   }
   Memory memory(*call, bytes);
   const std::vector<std::string> before = memory.Bytes();
+  RefuseSomethingElse();
   if (call->PhaseOne() != ACLNN_SUCCESS) {
     ExpectRefused(*call);
     return;
@@ -234,7 +279,12 @@ void Run(FuzzedDataProvider& bytes) {
   if (!memory.is_complete() || call->workspace_size > kMaxStorageBytes) return;
   const bool is_repeated = bytes.ConsumeBool();
   if (is_repeated) aclSetAclOpExecutorRepeatable(call->executor);
+  const char* const renewed = names[bytes.ConsumeIntegralInRange<size_t>(0, names.size() - 1)];
+  const bool has_view = !bytes.ConsumeBool() || MakeAnew(*call, renewed, bytes);
+  RefuseSomethingElse();
   const aclnnStatus status = call->PhaseTwo();
+  if (status == ACLNN_SUCCESS && !has_view) Report("ran with another view than that of phase 1");
+  if (status != ACLNN_SUCCESS) ExpectSentence();
   if (status != ACLNN_SUCCESS && memory.Bytes() != before) Report("refused after writing");
   if (status == ACLNN_SUCCESS) memory.ExpectOnlyViewsChanged(before);
   if (is_repeated) {

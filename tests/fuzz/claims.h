@@ -1,5 +1,5 @@
-// How much memory a Spec claims for each tensor: an account of its own, in 128 bits, that shares
-// nothing with the library. A plan that was accepted has to stay inside it.
+// How much memory a Spec claims for each tensor: an account of its own, in 128 bits, without code
+// of the library's sources. A plan that was accepted has to stay inside it.
 #pragma once
 
 #include <cstdint>

@@ -72,6 +72,7 @@ class Fields {
                             &l.channel_chunk_stride, &l.channel_stride}) {
       Add(*number);
     }
+    changes_.emplace_back([&l] { l.name = nullptr; });
     Add(cache.dtype);
     Add(cache.has_offset);
     Add(cache.scale_shape);

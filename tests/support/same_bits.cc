@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <thread>
 
 #include "qkvfuse/qkvfuse.hpp"
 #include "reference/exact.h"
@@ -11,6 +12,22 @@ namespace qkvfuse::testing {
 namespace {
 
 constexpr std::array kThreadCounts = {1, 2, 3, 7};
+
+#if defined(QKVFUSE_TEST_STD_THREADS)
+// Sanitizers need threads that they can see into: a part of the work each.
+void RunOnStdThreads(void* /*user*/, int64_t items, ParallelForBody body, void* context) {
+  std::vector<std::thread> threads;
+  for (int64_t item = 1; item < items; ++item) threads.emplace_back(body, context, item);
+  body(context, 0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+constexpr int kStdThreads = 4;
+const bool has_std_threads = [] {
+  SetParallelFor(&RunOnStdThreads, nullptr, kStdThreads);
+  return true;
+}();
+#endif
 
 cases::Case WithVariant(cases::Case c, const Variant& variant) {
   c.target = variant.target;

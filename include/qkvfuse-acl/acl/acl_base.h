@@ -6,12 +6,12 @@
 
 /* Any int may be passed for these types, as C lets programs do; C++ has to be told. */
 #ifdef __cplusplus
-#define ACL_ANY_INT : int
+#define QKVFUSE_ENUM_OF_INT : int
 #else
-#define ACL_ANY_INT
+#define QKVFUSE_ENUM_OF_INT
 #endif
 
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_DT_UNDEFINED = -1,
   ACL_FLOAT = 0,
   ACL_FLOAT16 = 1,
@@ -42,7 +42,7 @@ typedef enum ACL_ANY_INT {
   ACL_FLOAT4_E1M2 = 41
 } aclDataType;
 
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_FORMAT_UNDEFINED = -1,
   ACL_FORMAT_NCHW = 0,
   ACL_FORMAT_NHWC = 1,
@@ -65,13 +65,13 @@ typedef enum ACL_ANY_INT {
   ACL_FORMAT_FRACTAL_NZ_C0_8 = 54
 } aclFormat;
 
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_MEMTYPE_DEVICE = 0,
   ACL_MEMTYPE_HOST = 1,
   ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
 } aclMemType;
 
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_OPT_DETERMINISTIC = 0,
   ACL_OPT_ENABLE_DEBUG_KERNEL = 1,
   ACL_OPT_STRONG_CONSISTENCY = 2,

@@ -6,7 +6,7 @@
 
 #include "acl/acl_base.h"
 
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_MEMCPY_HOST_TO_HOST = 0,
   ACL_MEMCPY_HOST_TO_DEVICE = 1,
   ACL_MEMCPY_DEVICE_TO_HOST = 2,
@@ -18,7 +18,7 @@ typedef enum ACL_ANY_INT {
 } aclrtMemcpyKind;
 
 /* Accepted and not used: a host has one kind of memory. */
-typedef enum ACL_ANY_INT {
+typedef enum QKVFUSE_ENUM_OF_INT {
   ACL_MEM_MALLOC_HUGE_FIRST = 0,
   ACL_MEM_MALLOC_HUGE_ONLY = 1,
   ACL_MEM_MALLOC_NORMAL_ONLY = 2,
