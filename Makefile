@@ -90,9 +90,16 @@ coverage: ## Run the tests and print the line coverage of the library
 	@tools/run_tests.sh coverage --label-exclude nightly
 	gcovr --root . --filter src/ build/coverage
 
+SEED ?= 1
+COUNT ?= 300
+.PHONY: mutation
+mutation: ## Break COUNT places of the library, drawn with SEED; the tests must notice 95 %
+	@$(PACKAGES) library tools tests mutation
+	python3 tools/mutation --seed $(SEED) --count $(COUNT)
+
 .PHONY: nightly
-nightly: ## Everything that takes longer: all tests, compilers, sanitizers and the scalar target
-	@$(PACKAGES) library tools tests clang
+nightly: ## Everything that takes longer: all tests, compilers, sanitizers, scalar target, mutation
+	@$(PACKAGES) library tools tests clang mutation
 	tools/run_nightly.sh
 
 .PHONY: clean

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long checks: every test (also those labelled nightly) with both compilers, on the scalar
-# target, and under the sanitizers. The last line sums all runs.
+# target, and under the sanitizers, and the tests of the tests. The last line sums all runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,5 +19,6 @@ run clang clang
 QKVFUSE_TARGET=scalar run scalar dev
 run asan asan
 run tsan tsan
+python3 tools/mutation || { echo "nightly: mutation failed"; status=1; }
 python3 tools/count_tests.py "${results[@]}" || status=1
 exit "$status"
