@@ -4,6 +4,7 @@ import tomllib
 
 LIST = pathlib.Path(__file__).resolve().parent / "equivalent.toml"
 KEYS = ("file", "line", "mutation")
+ANY = "*"  # as mutation: whatever takes the expression's place
 
 
 def key_of(mutant, describer):
@@ -21,8 +22,11 @@ class EquivalentMutations:
 
     def reason(self, mutant, describer):
         """Why a mutant is equivalent, or an empty text."""
-        return self.reasons.get(key_of(mutant, describer), "")
+        file, line, mutation = key_of(mutant, describer)
+        return self.reasons.get((file, line, mutation)) or self.reasons.get((file, line, ANY), "")
 
     def stale(self, mutants, describer):
         """The entries that none of the sources' mutants matches any more."""
-        return sorted(set(self.reasons) - {key_of(mutant, describer) for mutant in mutants})
+        keys = {key_of(mutant, describer) for mutant in mutants}
+        keys |= {(file, line, ANY) for file, line, _ in keys}
+        return sorted(set(self.reasons) - keys)
