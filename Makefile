@@ -104,9 +104,16 @@ coverage: ## Run the tests; print the lines and branches of the library that the
 	gcovr $(COVERED) --txt build/coverage/lines.txt build/coverage
 	gcovr $(COVERED) --branches --fail-under-branch 95 build/coverage
 
+SEED ?= 1
+COUNT ?= 300
+.PHONY: mutation
+mutation: ## Break COUNT places of the library, drawn with SEED; the tests must notice 95 %
+	@$(PACKAGES) library tools tests mutation
+	python3 tools/mutation --seed $(SEED) --count $(COUNT)
+
 .PHONY: nightly
-nightly: ## What takes longer: all tests, compilers, sanitizers, the scalar target, aarch64
-	@$(PACKAGES) library tools tests clang aarch64
+nightly: ## What takes longer: tests, compilers, sanitizers, scalar target, aarch64, mutation
+	@$(PACKAGES) library tools tests clang aarch64 mutation
 	tools/run_nightly.sh
 
 .PHONY: clean

@@ -2,6 +2,7 @@
 if(QKVFUSE_SANITIZE STREQUAL "address")
   set(instrumentation -fsanitize=address,undefined -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)  # ends at an index beyond a container of the library
   # clang: for C programs that link the libraries, which are C++.
   add_link_options($<$<LINK_LANG_AND_ID:C,Clang>:-fsanitize-link-c++-runtime>)
   link_libraries($<$<LINK_LANG_AND_ID:C,Clang>:stdc++>)

@@ -2,6 +2,7 @@
 // the last place of a tie, for scales and offsets of every size. The witness divides.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -126,29 +127,64 @@ struct Call {
   }
 };
 
+void ExpectDivisions(Call& call, bool has_offset, uint32_t seed) {
+  for (const Variant& variant : TargetsAndPaths()) {
+    const Status status = call.Run(has_offset, variant);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t i = 0; i < call.scale.size(); ++i) {
+      const auto expect = [&](const char* name, int8_t found, float value) {
+        ASSERT_EQ(found, CodeOf(value, call.scale[i], call.offset[i]))
+            << name << " channel " << i << " of seed " << seed << " on " << variant.target
+            << ": value " << std::hexfloat << value << ", scale " << call.scale[i] << ", offset "
+            << call.offset[i];
+      };
+      ASSERT_NO_FATAL_FAILURE(expect("k", call.k[i], call.values[128 + i]));
+      ASSERT_NO_FATAL_FAILURE(expect("v", call.v[i], call.values[128 + call.scale.size() + i]));
+    }
+  }
+}
+
 class NearTies : public ::testing::TestWithParam<bool> {};
 
 TEST_P(NearTies, HaveTheCodesOfTheDivision) {
   constexpr uint32_t kRounds = 400;
-  const bool has_offset = GetParam();
   for (uint32_t seed = 1; seed <= kRounds; ++seed) {
     std::mt19937 rng(seed);
-    Call call(rng, has_offset);
-    for (const Variant& variant : TargetsAndPaths()) {
-      const Status status = call.Run(has_offset, variant);
-      ASSERT_TRUE(status.ok()) << status.message();
-      for (size_t i = 0; i < call.scale.size(); ++i) {
-        const auto expect = [&](const char* name, int8_t found, float value) {
-          ASSERT_EQ(found, CodeOf(value, call.scale[i], call.offset[i]))
-              << name << " channel " << i << " of seed " << seed << " on " << variant.target
-              << ": value " << std::hexfloat << value << ", scale " << call.scale[i] << ", offset "
-              << call.offset[i];
-        };
-        ASSERT_NO_FATAL_FAILURE(expect("k", call.k[i], call.values[128 + i]));
-        ASSERT_NO_FATAL_FAILURE(expect("v", call.v[i], call.values[128 + call.scale.size() + i]));
+    Call call(rng, GetParam());
+    ASSERT_NO_FATAL_FAILURE(ExpectDivisions(call, GetParam(), seed));
+  }
+}
+
+// Their reciprocals are subnormal, or flushed to 0, and nothing else in the head is unusual.
+TEST_P(NearTies, OfHugeScales) {
+  constexpr uint32_t kRounds = 20;
+  for (uint32_t seed = 1; seed <= kRounds; ++seed) {
+    std::mt19937 rng(seed);
+    Call call(rng, GetParam());
+    for (size_t i = 0; i < call.scale.size(); ++i) {
+      const auto bits = static_cast<uint32_t>(rng());
+      call.scale[i] = std::bit_cast<float>((bits & 0x81FFFFFFU) | 0x7C000000U);  // 2^121 to 2^125
+      if (rng() % 2 == 0) call.scale[i] = std::bit_cast<float>((bits & 0x80FFFFFFU) | 0x7E800000U);
+      if (GetParam()) call.offset[i] = static_cast<float>(i % 100);
+      for (const size_t at : {128 + i, 128 + call.scale.size() + i}) {
+        call.values[at] = NearTie(rng, call.scale[i], call.offset[i]);
       }
     }
+    ASSERT_NO_FATAL_FAILURE(ExpectDivisions(call, GetParam(), seed));
   }
+}
+
+// A quotient of -infinity and an offset of infinity are NaN, whose code is 0; a kernel that adds
+// the offset to the exact product sees a finite one, and infinity.
+TEST(Quantise, QuotientsThatOverflow) {
+  std::mt19937 rng(1);
+  Call call(rng, true);
+  std::fill(call.scale.begin(), call.scale.end(), 0.25F);
+  std::fill(call.offset.begin(), call.offset.end(), std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < call.values.size(); ++i) {
+    call.values[i] = i % 3 == 0 ? 1.0F : -std::numeric_limits<float>::max();
+  }
+  ExpectDivisions(call, true, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Offset, NearTies, ::testing::Bool());

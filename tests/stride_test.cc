@@ -2,8 +2,10 @@
 // for caches that share a buffer, and for outputs in place.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 
+#include "reference/exact.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::testing {
@@ -101,6 +103,37 @@ TEST(Stride, DenseOutputsInPlace) {
         ExpectSameBits(c);
       }
     }
+  }
+}
+
+// All tokens of a sequence read one row of cos and sin, and each sequence has its own.
+TEST(Stride, SequencesShareTheirRowOfATable) {
+  const Case c =
+      FullCase(Operator::kDequantRopeQuantKvcache, DType::kBFloat16, Layout::kContiguous);
+  const auto problem = MakeProblem(c);
+  ASSERT_NE(problem, nullptr);
+  const int64_t sequence = c.tokens.sequence;
+  const auto row_bytes = static_cast<size_t>(c.head_dim * SizeOf(c.dtype));
+  for (const void* table : {problem->tensors().cos, problem->tensors().sin}) {
+    char* const rows = static_cast<char*>(const_cast<void*>(table));
+    for (int64_t token = 0; token < c.tokens.total(); ++token) {
+      const int64_t first = token / sequence * sequence;
+      std::memcpy(rows + static_cast<size_t>(token) * row_bytes,
+                  rows + static_cast<size_t>(first) * row_bytes, row_bytes);
+    }
+  }
+  problem->ResetOutputs();
+  reference::RunExact(problem->ReferenceProblem());
+  const TokenStrides shared{sequence * c.head_dim, 0, c.head_dim, 1};
+  for (const bool is_cos : {true, false}) {
+    problem->ResetLibraryOutputs();
+    DequantRopeQuantKvcacheSpec spec = problem->DrqSpec();
+    (is_cos ? spec.cos_strides : spec.sin_strides) = shared;
+    const Result<Plan> plan = MakePlan(spec);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    ASSERT_TRUE(plan->Run(problem->tensors(), problem->tokens()).ok());
+    const Status same = problem->Compare();
+    EXPECT_TRUE(same.ok()) << same.message();
   }
 }
 

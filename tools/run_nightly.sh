@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The long checks: every test (also those labelled nightly) with both compilers, on the scalar
 # target, under the sanitizers, and for aarch64 under qemu, with SVE of 512 bits and of 128, whose
-# target is another; an hour of fuzzing. The last line sums all runs.
+# target is another; an hour of fuzzing, and the tests of the tests. The last line sums all runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,5 +24,7 @@ run aarch64 aarch64
 QEMU_CPU=max,sve-default-vector-length=16 run aarch64-128 aarch64
 echo "nightly: fuzz"
 tests/fuzz/run.sh build/asan 1200 || { echo "nightly: fuzz failed"; status=1; }
+echo "nightly: mutation"
+python3 tools/mutation || { echo "nightly: mutation failed"; status=1; }
 python3 tools/count_tests.py "${results[@]}" || status=1
 exit "$status"

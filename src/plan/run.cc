@@ -169,10 +169,9 @@ class Execution {
         static_cast<const char*>(PointerOf(tensors_, operand)) + RowBytes(operand, 0)));
     // Unsigned: the stride of an axis of one element may be any number.
     const auto strides =
-        static_cast<uint64_t>(TokenStrideOf(spec.strides, tokens_) | spec.strides.head);
-    return bytes >= kStreamBytes &&
-           (address | strides * static_cast<uint64_t>(element_bytes)) % kernels::kStreamAlignment ==
-               0;
+        static_cast<uint64_t>(TokenStrideOf(spec.strides, tokens_) | spec.strides.head) *
+        static_cast<uint64_t>(element_bytes);
+    return bytes >= kStreamBytes && (address | strides) % kernels::kStreamAlignment == 0;
   }
 
   [[nodiscard]] Destination DenseOf(size_t g, Operand operand) const noexcept {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sample_calls.h"
+#include "tests/support/sentences.h"
 
 namespace qkvfuse::capi_test {
 namespace {
@@ -19,6 +20,7 @@ void ExpectSentence(const Refusal& row) {
   EXPECT_NE(sentence.find(row.names), std::string::npos) << sentence;
   EXPECT_EQ(sentence.find('\n'), std::string::npos) << sentence;
   EXPECT_GT(sentence.size(), row.names.size() + 10) << sentence;
+  qkvfuse::testing::ExpectRecordedSentence(row.title, sentence);
 }
 
 }  // namespace

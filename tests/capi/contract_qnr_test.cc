@@ -153,7 +153,7 @@ std::vector<Refusal> ValueRows() {
       {"HeadNumsEmpty", kInvalid, "headNums", WithIntegers("headNums", {{}})},
       {"HeadNumsLength", kInvalid, "headNums", WithIntegers("headNums", {{2, 1, 1, 1}})},
       {"HeadNumsZero", kInvalid, "headNums", WithIntegers("headNums", {{4, 0, 0}})},
-      {"HeadNumsUnequal", kInvalid, "headNums", WithIntegers("headNums", {{1, 1, 2}})},
+      {"HeadNumsUnequal", kInvalid, "headNums", WithIntegers("headNums", {{3, 1, 2}})},
       {"EpsilonNegative", kInvalid, "epsilon", WithEpsilon(-1e-6)},
       {"EpsilonNan", kInvalid, "epsilon", WithEpsilon(std::nan(""))},
       {"EpsilonInfinite", kInvalid, "epsilon", WithEpsilon(infinity)},
@@ -197,7 +197,7 @@ std::vector<Refusal> AddressRows() {
       {"KOutOnCos", kInvalid, "kOutBeforeQuant", PlacedOn("kOutBeforeQuant", "cos", 0)},
       {"KCacheOnVCache", kInvalid, "kCache", PlacedOn("kCache", "vCache", 0)},
       {"KCacheNearVCache", kInvalid, "kCache", PlacedOn("kCache", "vCache", 5)},
-      {"VCacheOnQkv", kInvalid, "vCache", PlacedOn("vCache", "qkv", 0)},
+      {"VCacheOnQkv", kInvalid, "vCache", PlacedOn("qkv", "vCache", 0)},
   };
   for (const char* name :
        {"qkv", "qGamma", "cos", "index", "qOut", "kScale", "vOffset", "vOutBeforeQuant"}) {

@@ -44,6 +44,11 @@ TEST(Contract, DrqSpec) {
            kInvalid,
            {"bias", "int64"},
            [](C& c) { c.spec.bias = DType::kInt64; }},
+          {"int32 cache",
+           kPhase,
+           kInvalid,
+           {"k_cache", "int8"},
+           [](C& c) { c.spec.k_cache.dtype = DType::kInt32; }},
           {"16-bit cache",
            kPhase,
            kInvalid,
@@ -60,6 +65,23 @@ TEST(Contract, DrqSpec) {
            {"bias", "512"},
            [](C& c) {
              c.spec.bias_shape = StridedShape::Contiguous({8, 63});
+           }},
+          {"negative rank",
+           kPhase,
+           kInvalid,
+           {"token_scale", "-1 dimensions"},
+           [](C& c) { c.spec.token_scale_shape.rank = -1; }},
+          {"rank of 9",
+           kPhase,
+           kInvalid,
+           {"token_scale", "9 dimensions"},
+           [](C& c) { c.spec.token_scale_shape.rank = 9; }},
+          {"negative size",
+           kPhase,
+           kInvalid,
+           {"token_scale", "dimension 1"},
+           [](C& c) {
+             c.spec.token_scale_shape = StridedShape::Contiguous({8, -1});
            }},
           {"slot type",
            kPhase,
@@ -121,6 +143,53 @@ TEST(Contract, DrqData) {
            {"token_scale", "8"},
            [](C& c) { c.spec.token_scale_shape = StridedShape::Contiguous({7}); }},
       });
+}
+
+// What lies in the last token of the last sequence overlaps too, however far apart sequences are.
+TEST(Contract, DrqOverlapOfTheLastToken) {
+  static char memory[1 << 16];
+  constexpr int64_t kToken = 4 * 64;
+  constexpr int64_t kFarApart = 4096;
+  const auto k_out_at = [](int64_t batch_stride, int64_t element) {
+    return [=](Call<Drq>& c) {
+      c.spec.q_out_strides = TokenStrides{batch_stride, kToken, 64, 1};
+      c.tensors.q_out = memory + 3 * kFarApart * 2;
+      c.tensors.k_out = memory + (3 * kFarApart + element) * 2;
+    };
+  };
+  const std::vector<std::string> words = {"q_out", "overlaps k_out"};
+  const auto row = [&](const char* name, const std::function<void(Call<Drq>&)>& change) {
+    return Refusal<Drq>{name, Phase::kCheck, kInvalid, words, change};
+  };
+  ExpectAllRefused<Drq>(
+      "op=drq x=int32 dtype=fp16 heads=4/1 head_dim=64 tokens=3x4 kv_output=1 layout=contiguous "
+      "block_size=32",
+      {row("last sequence", k_out_at(kFarApart, 2 * kFarApart)),
+       row("last token", k_out_at(kFarApart, 2 * kFarApart + 4 * kToken - 64)),
+       row("last token of a packed batch", k_out_at(TokenStrides::kFollows, 12 * kToken - 64)),
+       row("last token, backwards", k_out_at(-kFarApart, -2 * kFarApart))});
+}
+
+TEST(Contract, DrqOverlapOfTheLastTokenScale) {
+  static float scales[12 + 4 * 12 * 64];
+  ExpectAllRefused<Drq>(
+      "op=drq x=int32 dtype=fp16 heads=4/1 head_dim=64 tokens=3x4 kv_output=1 token_scale=1 "
+      "layout=contiguous block_size=32",
+      {{"k_out", Phase::kCheck, kInvalid, {"k_out", "overlaps token_scale"}, [](Call<Drq>& c) {
+          c.tensors.token_scale = scales;
+          c.tensors.k_out = scales + 11;
+        }}});
+}
+
+TEST(Contract, DrqOverlapOfTheLastStart) {
+  static int32_t starts[4 + 4 * 2 * 64];
+  ExpectAllRefused<Drq>(
+      "op=drq x=int32 dtype=fp16 heads=4/1 head_dim=64 tokens=4x2 kv_output=1 layout=contiguous "
+      "block_size=32",
+      {{"k_out", Phase::kCheck, kInvalid, {"k_out", "overlaps slots"}, [](Call<Drq>& c) {
+          c.tensors.slots = starts;
+          c.tensors.k_out = starts + 3;
+        }}});
 }
 
 }  // namespace

@@ -358,5 +358,16 @@ TEST(Contract, ZeroTokensNeedNothing) {
   EXPECT_EQ(plan->WorkspaceBytes(TokenCount(0)), 0u);
 }
 
+// Only a dense output may lie on an input, and only on its own part of qkv: here the cache has the
+// very addresses of cos.
+TEST(Contract, QnrCacheOnATableOfTheSameShape) {
+  ExpectAllRefused<Qnr>(
+      "op=qnr dtype=bf16 heads=2/1/1 head_dim=64 tokens=4 k_cache=16bit v_cache=16bit layout=paged "
+      "block_size=4 blocks=1",
+      {{"k_cache on cos", Phase::kCheck, kInvalid, {"k_cache", "overlaps cos"}, [](Call<Qnr>& c) {
+          c.tensors.k_cache = const_cast<void*>(c.tensors.cos);
+        }}});
+}
+
 }  // namespace
 }  // namespace qkvfuse::testing

@@ -195,5 +195,69 @@ TEST(Contract, NamesOfLayoutsNeedNotOutliveMakePlan) {
   EXPECT_NE(plan->Describe(TokenCount(8)).find("v_cache: unnamed"), std::string::npos);
 }
 
+// The last number that each limit allows, and the first that it does not.
+TEST(Contract, QnrLimits) {
+  struct Limit {
+    const char* name;
+    int64_t last;
+    int step;  // to the first that is refused
+    std::function<void(Qnr&, int64_t)> set;
+  };
+  const auto two_blocks_apart = [](Qnr& spec, int64_t stride) {
+    // Channel 0 of head 0 is the first element of a block, whose others follow it.
+    spec.k_cache.layout.blocks = spec.v_cache.layout.blocks = 2;
+    spec.k_cache.layout.block_stride = stride;
+  };
+  constexpr int64_t kBlock = 2 * 64 * 32;  // int8 elements
+  constexpr int64_t kExtent = int64_t{1} << 60;
+  const Limit limits[] = {
+      {"extent", kExtent - (kBlock - 1), 1, two_blocks_apart},
+      {"extent backwards", -kExtent, -1, two_blocks_apart},
+      {"q heads", 1 << 16, 1, [](Qnr& spec, int64_t n) { spec.heads.q = n; }},
+      {"q heads, least", 1, -1, [](Qnr& spec, int64_t n) { spec.heads.q = n; }},
+      {"head_dim", 1024, 2,
+       [](Qnr& spec, int64_t n) {
+         spec.head_dim = n;
+         spec.k_cache.layout = spec.v_cache.layout = PagedNhd(1, 32, 2, n);
+       }},
+      {"head_dim, least", 2, -2,
+       [](Qnr& spec, int64_t n) {
+         spec.head_dim = n;
+         spec.k_cache.layout = spec.v_cache.layout = PagedNhd(1, 32, 2, n);
+       }},
+      {"blocks", 1, -1,
+       [](Qnr& spec, int64_t n) { spec.k_cache.layout.blocks = spec.v_cache.layout.blocks = n; }},
+      {"block_size", 1, -1,
+       [](Qnr& spec, int64_t n) {
+         spec.k_cache.layout.block_size = spec.v_cache.layout.block_size = n;
+       }},
+      {"elements of a gamma", 64, -1,
+       [](Qnr& spec, int64_t n) { spec.q_gamma_shape = StridedShape::Contiguous({n}); }},
+      {"rank of a gamma", kMaxRank, 1,
+       [](Qnr& spec, int64_t n) {
+         spec.q_gamma_shape = StridedShape::Contiguous({1, 1, 1, 1, 1, 1, 1, 64});
+         spec.q_gamma_shape.rank = static_cast<int>(n);
+       }},
+  };
+  const auto problem = MakeProblem(CaseOf(kQnrLine));
+  ASSERT_NE(problem, nullptr);
+  for (const Limit& limit : limits) {
+    Qnr spec = problem->QnrSpec();
+    limit.set(spec, limit.last);
+    const Result<Plan> plan = MakePlan(spec);
+    EXPECT_TRUE(plan.ok()) << limit.name << ": " << plan.status().message();
+    limit.set(spec, limit.last + limit.step);
+    EXPECT_FALSE(MakePlan(spec).ok()) << limit.name;
+  }
+  const Result<Plan> plan = problem->MakePlan();
+  constexpr int64_t kMost = int64_t{1} << 32;
+  for (const TokenCount tokens : {TokenCount(kMost), TokenCount(kMost / 2, 2)}) {
+    EXPECT_TRUE(plan->CheckExtents(tokens).ok()) << plan->CheckExtents(tokens).message();
+  }
+  for (const TokenCount tokens : {TokenCount(kMost + 1), TokenCount(kMost / 2 + 1, 2)}) {
+    EXPECT_FALSE(plan->CheckExtents(tokens).ok());
+  }
+}
+
 }  // namespace
 }  // namespace qkvfuse::testing

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/same_bits.h"
+#include "tests/support/sentences.h"
 
 namespace qkvfuse::testing {
 
@@ -67,6 +68,7 @@ void ExpectRefused(cases::Problem& problem, const Refusal<Spec>& refusal) {
     EXPECT_NE(status.message().find(word), std::string::npos)
         << "no '" << word << "' in: " << status.message();
   }
+  ExpectRecordedSentence(refusal.name, status.message());
   const Status untouched = problem.CompareUntouched();
   EXPECT_TRUE(untouched.ok()) << untouched.message();
 }

@@ -18,6 +18,9 @@ TEST(Half, WidensEveryPattern) {
     if (exponent == 31) {
       EXPECT_EQ(std::isinf(value), mantissa == 0) << bits;
       EXPECT_EQ(std::isnan(value), mantissa != 0) << bits;
+      // A NaN becomes quiet and keeps its payload.
+      const uint32_t quiet = (bits & 1023) == 0 ? 0 : 0x400000U;
+      EXPECT_EQ(std::bit_cast<uint32_t>(value) & 0x7FFFFFU, quiet | (bits & 1023) << 13) << bits;
     } else if (exponent == 0) {
       EXPECT_EQ(value, sign * std::ldexp(mantissa, -24)) << bits;
     } else {
@@ -50,6 +53,17 @@ void ExpectNearestEven(uint32_t step, uint32_t infinity, const Narrow& narrow, c
           std::fabs(static_cast<double>(widen(static_cast<uint16_t>(other))) - value);
       ASSERT_TRUE(distance < other_distance || (distance == other_distance && chosen % 2 == 0))
           << bits;
+    }
+  }
+}
+
+// Quiet, with the upper bits of the payload.
+TEST(Half, NarrowsNan) {
+  for (const uint32_t sign : {0U, 1U}) {
+    for (const uint32_t payload : {1U, 0x2000U, 0x155555U, 0x2AAAAAU, 0x400000U, 0x7FFFFFU}) {
+      const auto nan = std::bit_cast<float>(sign << 31 | 0x7F800000U | payload);
+      EXPECT_EQ(HalfFromFloat(nan), sign << 15 | 0x7E00U | payload >> 13) << payload;
+      EXPECT_EQ(BFloat16FromFloat(nan), sign << 15 | 0x7FC0U | payload >> 16) << payload;
     }
   }
 }

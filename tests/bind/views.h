@@ -1,0 +1,111 @@
+// Whole tensors for the tests of Bind, and what a Spec has to hold for them. No two strides are
+// equal, so that none can stand for another.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <string>
+
+#include "qkvfuse/qkvfuse.hpp"
+
+namespace qkvfuse::testing {
+
+/// Makes views; Bind looks at no data, so strides and addresses are whatever tells them apart.
+class Views {
+ public:
+  TensorView operator()(DType dtype, std::initializer_list<int64_t> dims) {
+    TensorView view;
+    view.dtype = dtype;
+    view.shape = StridedShape::Contiguous(dims);
+    for (size_t axis = 0; axis < dims.size(); ++axis) view.shape.strides[axis] = next_ += 3;
+    view.data = &memory_[count_++];
+    return view;
+  }
+
+ private:
+  int64_t next_ = 0;
+  size_t count_ = 0;
+  char memory_[32];
+};
+
+/// Strides of a row of packed heads, [tokens, heads*head_dim].
+inline TokenStrides Packed(const TensorView& view, int64_t head_dim) {
+  const auto& strides = view.shape.strides;
+  return {TokenStrides::kFollows, strides[0], head_dim * strides[1], strides[1]};
+}
+
+/// Strides of [batch, sequence, heads, head_dim].
+inline TokenStrides Rows(const TensorView& view) {
+  const auto& strides = view.shape.strides;
+  return {strides[0], strides[1], strides[2], strides[3]};
+}
+
+/// [blocks, rows, heads, head_dim].
+inline CacheLayout RowsOfHeads(const TensorView& view) {
+  const auto& strides = view.shape.strides;
+  CacheLayout layout;
+  layout.blocks = view.shape.dims[0];
+  layout.block_size = view.shape.dims[1];
+  layout.block_stride = strides[0];
+  layout.row_stride = strides[1];
+  layout.head_stride = strides[2];
+  layout.channel_stride = strides[3];
+  return layout;
+}
+
+/// [blocks, heads * pieces, rows, chunk].
+inline CacheLayout Pieces(const TensorView& view, int64_t pieces) {
+  const auto& strides = view.shape.strides;
+  CacheLayout layout;
+  layout.blocks = view.shape.dims[0];
+  layout.block_size = view.shape.dims[2];
+  layout.channel_chunk = view.shape.dims[3];
+  layout.block_stride = strides[0];
+  layout.head_stride = pieces * strides[1];
+  layout.channel_chunk_stride = strides[1];
+  layout.row_stride = strides[2];
+  layout.channel_stride = strides[3];
+  return layout;
+}
+
+/// Layouts are equal, their names as texts.
+inline void ExpectSameCache(const CacheSpec& found, CacheSpec expected, const char* name) {
+  EXPECT_STREQ(found.layout.name, name);
+  expected.layout.name = found.layout.name;
+  EXPECT_EQ(found.dtype, expected.dtype);
+  EXPECT_EQ(found.has_offset, expected.has_offset);
+  EXPECT_TRUE(found.layout == expected.layout);
+  EXPECT_TRUE(found == expected);
+}
+
+// Tensors is made of pointers alone.
+inline void ExpectSameTensors(const Tensors& found, const Tensors& expected) {
+  EXPECT_EQ(std::memcmp(&found, &expected, sizeof(Tensors)), 0);
+}
+
+inline constexpr DType kHalf = DType::kFloat16;
+inline constexpr DType kFloat = DType::kFloat32;
+inline constexpr DType kCode = DType::kInt8;
+
+/// Each argument in turn with a rank that no view has: refused by its name. `members` pairs names
+/// with members of Arguments.
+template <class Arguments, class Members>
+void ExpectRanksRefused(const Arguments& good, const Members& members) {
+  for (const auto& [name, member] : members) {
+    for (const int rank : {-1, kMaxRank + 1}) {
+      TensorView view = *(good.*member);
+      view.shape.rank = rank;
+      Arguments arguments = good;
+      arguments.*member = &view;
+      const auto call = Bind(arguments, {});
+      ASSERT_FALSE(call.ok()) << name;
+      EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(call.status().message(), std::string(name) + ": has " + std::to_string(rank) +
+                                             " dimensions, must have from 0 to 8");
+    }
+  }
+}
+
+}  // namespace qkvfuse::testing
