@@ -89,7 +89,7 @@ class Account {
 }  // namespace
 
 void Reach::Axis(__int128 size, int64_t stride) {
-  if (size <= 0) is_empty = true;
+  if (size <= 0) *this = {0, 0, true};
   if (is_empty) return;
   const __int128 span = (size - 1) * stride;
   (span < 0 ? lowest : highest) += span;

@@ -17,7 +17,7 @@ for program in "$build"/tests/fuzz/*_fuzz; do
   mkdir -p "$kept"
   if [[ "$seconds" == --merge ]]; then
     merged="$(mktemp -d)"
-    "$program" -merge=1 -max_len=512 "$merged" "$seeds" "$kept"
+    "$program" -merge=1 -use_counters=0 -max_len=512 "$merged" "$seeds" "$kept"
     rm -rf "$seeds"
     mv "$merged" "$seeds"
     chmod 755 "$seeds"
