@@ -34,12 +34,14 @@ struct ParallelRun {
 void RunAndLog(ParallelRun* run) noexcept {
   const auto begin = std::chrono::steady_clock::now();
   RunParallel(run->parts, run->parts, &ParallelRun::RunPart, run);
-  // A whole number: the caller's floating-point environment may trap.
-  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::steady_clock::now() - begin);
+  // In whole numbers: the caller's floating-point environment may trap.
+  const int64_t tenths =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin)
+          .count() /
+      100;
   try {
     LogLine(Concat(run->plan.pipeline.operator_name, ": ", run->tokens.total(), " tokens in ",
-                   run->parts, " parts, ", time.count(), " ns"));
+                   run->parts, " parts, ", tenths / 10, ".", tenths % 10, " us"));
   } catch (...) {
     // The outputs are written; a line that cannot be logged changes nothing.
   }
