@@ -220,6 +220,17 @@ constexpr std::pair<const char*, DrqMember> kMembers[] = {
     {"v_out", &DequantRopeQuantKvcacheArguments::v_out},
 };
 
+TEST(BindDrq, RefusesSizesThatAreTooLarge) {
+  DrqCall tokens;
+  tokens.x.shape.dims[0] = int64_t{1} << 32;
+  ExpectRefused(tokens.Arguments(), "x: shape is [4294967296, 5, ");
+  tokens.x.shape.dims[0] = int64_t{1} << 62;
+  ExpectRefused(tokens.Arguments(), "x: shape is [4611686018427387904, 5, ");
+  DrqCall scale;
+  scale.scale_k = scale.make(kFloat, {int64_t{1} << 40, int64_t{1} << 40});
+  ExpectRefused(scale.Arguments(), "scale_k: shape [1099511627776, 1099511627776] has more than");
+}
+
 TEST(BindDrq, RefusesRanksByName) {
   DrqCall drq;
   ExpectRanksRefused(drq.Arguments(), kMembers);

@@ -175,6 +175,16 @@ constexpr std::pair<const char*, QnrMember> kMembers[] = {
     {"v_out_before_quant", &QkvRmsNormRopeCacheArguments::v_out_before_quant},
 };
 
+TEST(BindQnr, RefusesStridesWhoseProductsDoNotFit) {
+  constexpr int64_t kFar = int64_t{1} << 62;
+  QnrCall channels;
+  channels.qkv.shape.strides[1] = kFar;
+  ExpectRefused(channels.Arguments(), "qkv: stride 4611686018427387904 of its last dimension");
+  QnrCall pieces;
+  pieces.k_cache.shape.strides[1] = kFar;
+  ExpectRefused(pieces.Arguments(), "k_cache: stride 4611686018427387904 of its dimension 1");
+}
+
 TEST(BindQnr, RefusesRanksByName) {
   QnrCall qnr;
   QkvRmsNormRopeCacheArguments arguments = qnr.Arguments();

@@ -108,4 +108,13 @@ void ExpectRanksRefused(const Arguments& good, const Members& members) {
   }
 }
 
+/// Bind refuses the arguments with a sentence that begins like this.
+template <class Arguments>
+void ExpectRefused(const Arguments& arguments, const std::string& beginning) {
+  const auto call = Bind(arguments, {});
+  ASSERT_FALSE(call.ok()) << beginning;
+  EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(call.status().message().substr(0, beginning.size()), beginning);
+}
+
 }  // namespace qkvfuse::testing

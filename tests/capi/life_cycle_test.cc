@@ -218,6 +218,16 @@ TEST(StrictMode, IsReadWhenPhaseOneRuns) {
   EXPECT_TRUE(LastErrorNames("index"));
 }
 
+TEST(StrictMode, NeedsTheNumberOne) {
+  for (const char* value : {"0", ""}) {
+    setenv("QKVFUSE_STRICT", value, /*overwrite=*/1);
+    const auto call = SampleQnr();
+    SetValues<int64_t>((*call)["index"], {5, 5, -1, 100});
+    EXPECT_EQ(call->Run(), ACLNN_SUCCESS) << value;
+  }
+  unsetenv("QKVFUSE_STRICT");
+}
+
 // Phase 1 keeps plans; what they depend on besides the descriptors is looked at every time.
 TEST(KeptPlans, FollowTheEnvironment) {
   const auto call = SampleQnr();

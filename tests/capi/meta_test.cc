@@ -155,6 +155,20 @@ TEST(Lists, OwnTheirElements) {
   EXPECT_EQ(aclDestroyScalarList(scalar_list), ACLNN_SUCCESS);
 }
 
+TEST(ArraysAndLists, MayBeEmptyAndAreNotMadeOfNull) {
+  const auto expect = [](auto create, auto destroy) {
+    auto* const empty = create(nullptr, 0);
+    EXPECT_NE(empty, nullptr);
+    EXPECT_EQ(destroy(empty), ACLNN_SUCCESS);
+    EXPECT_EQ(create(nullptr, 1), nullptr);
+  };
+  expect(aclCreateIntArray, aclDestroyIntArray);
+  expect(aclCreateFloatArray, aclDestroyFloatArray);
+  expect(aclCreateBoolArray, aclDestroyBoolArray);
+  expect(aclCreateTensorList, aclDestroyTensorList);
+  expect(aclCreateScalarList, aclDestroyScalarList);
+}
+
 TEST(Destroying, NullIsFine) {
   EXPECT_EQ(aclDestroyTensor(nullptr), ACLNN_SUCCESS);
   EXPECT_EQ(aclDestroyScalar(nullptr), ACLNN_SUCCESS);

@@ -77,6 +77,26 @@ TEST(AclContext, BecomesCurrentAndMayBeStale) {
   EXPECT_EQ(aclrtGetDevice(&device), ACL_ERROR_RT_CONTEXT_NULL);
 }
 
+TEST(AclContext, IsCurrentToOneThreadAndEndsForAll) {
+  std::thread([] {
+    aclrtContext first = nullptr;
+    aclrtContext second = nullptr;
+    aclrtContext current = nullptr;
+    ASSERT_EQ(aclrtCreateContext(&first, 0), ACL_SUCCESS);
+    ASSERT_EQ(aclrtCreateContext(&second, 0), ACL_SUCCESS);
+    EXPECT_EQ(aclrtGetCurrentContext(nullptr), ACL_ERROR_INVALID_PARAM);
+    EXPECT_EQ(aclrtDestroyContext(first), ACL_SUCCESS);
+    EXPECT_EQ(aclrtGetCurrentContext(&current), ACL_SUCCESS);
+    EXPECT_EQ(current, second);
+    std::thread([second] { EXPECT_EQ(aclrtDestroyContext(second), ACL_SUCCESS); }).join();
+    EXPECT_EQ(aclrtGetCurrentContext(&current), ACL_ERROR_RT_CONTEXT_NULL);
+    EXPECT_EQ(aclrtSetDevice(0), ACL_SUCCESS);
+    EXPECT_EQ(aclrtGetCurrentContext(&current), ACL_SUCCESS);
+    EXPECT_EQ(aclrtSetCurrentContext(current), ACL_SUCCESS);
+    EXPECT_EQ(aclrtResetDevice(0), ACL_SUCCESS);
+  }).join();
+}
+
 TEST(AclStream, NullIsTheDefaultAndUnknownOnesAreRefused) {
   aclrtStream stream = nullptr;
   EXPECT_EQ(aclrtCreateStream(nullptr), ACL_ERROR_INVALID_PARAM);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -127,6 +128,31 @@ std::vector<Row> Rows() {
 std::string Title(const testing::TestParamInfo<Row>& row) { return row.param.title; }
 
 INSTANTIATE_TEST_SUITE_P(Table, Views, testing::ValuesIn(Rows()), Title);
+
+TEST(ViewsOfUnknownTypes, AreRefusedByTheirNumber) {
+  const auto call = SampleQnr();
+  (*call)["qkv"].type = static_cast<aclDataType>(12345);
+  EXPECT_EQ(call->PhaseOne(), ACLNN_ERR_PARAM_INVALID);
+  EXPECT_EQ(std::string(aclGetRecentErrMsg()).rfind("qkv: has type unknown (12345)", 0), 0U)
+      << aclGetRecentErrMsg();
+}
+
+// Sums and products beyond 64 bits, in the storage and on the way to the view's last element.
+TEST(ViewsThatDoNotFit, AreRefused) {
+  constexpr int64_t kOne = 1;
+  const auto refused = [](const std::function<void(TensorArgument&)>& change) {
+    const auto call = SampleQnr();
+    change((*call)["qkv"]);
+    EXPECT_EQ(call->PhaseOne(), ACLNN_ERR_PARAM_INVALID);
+    EXPECT_EQ(std::string(aclGetRecentErrMsg()).rfind("qkv: its view or storage is larger", 0), 0U)
+        << aclGetRecentErrMsg();
+  };
+  refused([=](TensorArgument& qkv) { qkv.storage = {kOne << 40, kOne << 40}; });
+  refused([=](TensorArgument& qkv) { qkv.storage = {kOne << 31, kOne << 31}; });  // in bytes
+  refused([=](TensorArgument& qkv) { qkv.strides = {kOne << 62, 1}; });
+  refused([=](TensorArgument& qkv) { qkv.strides = {kOne << 61, kOne << 54}; });
+  refused([=](TensorArgument& qkv) { qkv.strides = {kOne << 60, kOne << 53}; });
+}
 
 // One row of cos and sin for all tokens, by a stride of 0.
 TEST(Broadcast, OneRowServesAllTokens) {

@@ -80,6 +80,31 @@ TEST(Contract, QnrSpec) {
              c.spec.v_cache.dtype = c.spec.dtype;
              c.spec.v_cache.has_offset = true;
            }},
+          {"too many k heads",
+           kPhase,
+           kInvalid,
+           {"heads", "65536"},
+           [](C& c) {
+             c.spec.heads = {1, 65537, 65537};
+           }},
+          {"negative channel chunk",
+           kPhase,
+           kInvalid,
+           {"k_cache", "-32"},
+           [](C& c) { c.spec.k_cache.layout.channel_chunk = -32; }},
+          {"negative row chunk",
+           kPhase,
+           kInvalid,
+           {"v_cache", "-8"},
+           [](C& c) { c.spec.v_cache.layout.row_chunk = -8; }},
+          {"other rows",
+           kPhase,
+           kInvalid,
+           {"v_cache", "k_cache"},
+           [](C& c) {
+             c.spec.v_cache.layout.block_size = 16;
+             c.spec.v_cache.layout.row_chunk = 0;
+           }},
           {"no blocks",
            kPhase,
            kInvalid,
