@@ -89,23 +89,21 @@ inline constexpr DType kHalf = DType::kFloat16;
 inline constexpr DType kFloat = DType::kFloat32;
 inline constexpr DType kCode = DType::kInt8;
 
-/// Each argument in turn with a rank that no view has: refused by its name. `members` pairs names
-/// with members of Arguments.
-template <class Arguments, class Members>
-void ExpectRanksRefused(const Arguments& good, const Members& members) {
-  for (const auto& [name, member] : members) {
-    for (const int rank : {-1, kMaxRank + 1}) {
-      TensorView view = *(good.*member);
-      view.shape.rank = rank;
-      Arguments arguments = good;
-      arguments.*member = &view;
-      const auto call = Bind(arguments, {});
-      ASSERT_FALSE(call.ok()) << name;
-      EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
-      EXPECT_EQ(call.status().message(), std::string(name) + ": has " + std::to_string(rank) +
-                                             " dimensions, must have from 0 to 8");
-    }
-  }
+/// Bind gives this Spec (its layouts by name), these pointers and tokens, and the door's names.
+template <class Arguments, class Spec>
+void ExpectBound(const Arguments& arguments, const DoorRules& rules, Spec spec,
+                 const Tensors& tensors, TokenCount tokens, const char* layout) {
+  const auto call = Bind(arguments, rules);
+  ASSERT_TRUE(call.ok()) << call.status().message();
+  ExpectSameCache(call->spec.k_cache, spec.k_cache, layout);
+  ExpectSameCache(call->spec.v_cache, spec.v_cache, layout);
+  spec.k_cache = call->spec.k_cache;
+  spec.v_cache = call->spec.v_cache;
+  EXPECT_TRUE(call->spec == spec);
+  ExpectSameTensors(call->tensors, tensors);
+  EXPECT_EQ(call->tokens.batch, tokens.batch);
+  EXPECT_EQ(call->tokens.sequence, tokens.sequence);
+  EXPECT_EQ(call->names, rules.names);
 }
 
 /// Bind refuses the arguments with a sentence that begins like this.
@@ -115,6 +113,29 @@ void ExpectRefused(const Arguments& arguments, const std::string& beginning) {
   ASSERT_FALSE(call.ok()) << beginning;
   EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(call.status().message().substr(0, beginning.size()), beginning);
+}
+
+/// Each argument in turn with a rank that no view has, and with a stride that a Spec takes for
+/// sequences that follow each other: refused by its name. `members` pairs names with members of
+/// Arguments.
+template <class Arguments, class Members>
+void ExpectOddViewsRefused(const Arguments& good, const Members& members) {
+  for (const auto& [name, member] : members) {
+    Arguments arguments = good;
+    for (const int rank : {-1, kMaxRank + 1}) {
+      TensorView view = *(good.*member);
+      view.shape.rank = rank;
+      arguments.*member = &view;
+      ExpectRefused(arguments, std::string(name) + ": has " + std::to_string(rank) +
+                                   " dimensions, must have from 0 to 8");
+    }
+    TensorView view = *(good.*member);
+    const int last = view.shape.rank - 1;  // no axis of one element, whose stride may be any
+    view.shape.strides[static_cast<size_t>(last)] = TokenStrides::kFollows;
+    arguments.*member = &view;
+    ExpectRefused(arguments, std::string(name) + ": stride of dimension " + std::to_string(last) +
+                                 " is -9223372036854775808");
+  }
 }
 
 }  // namespace qkvfuse::testing

@@ -332,22 +332,6 @@ TEST(Contract, RanksOutsideOfTheirRange) {
   }
 }
 
-// In a Spec this number means that sequences follow each other.
-TEST(Contract, AStrideThatStandsForFollowingSequences) {
-  TensorView odd;
-  odd.shape = StridedShape::Contiguous({2, 384});
-  odd.shape.strides[0] = INT64_MIN;
-  QkvRmsNormRopeCacheArguments qnr;
-  qnr.qkv = qnr.q_gamma = qnr.k_gamma = qnr.cos = qnr.sin = qnr.index = qnr.q_out = &odd;
-  qnr.k_cache = qnr.v_cache = &odd;
-  const std::vector<int64_t> sizes = {1, 2, 3, 128};
-  const std::vector<int64_t> heads = {1, 1, 1};
-  qnr.qkv_size = {sizes.data(), 4};
-  qnr.head_nums = {heads.data(), 3};
-  EXPECT_NE(Bind(qnr, DoorRules{}).status().message().find("qkv: stride of dimension 0 is"),
-            std::string::npos);
-}
-
 TEST(Contract, ZeroTokensNeedNothing) {
   const auto problem = MakeProblem(CaseOf(kQnrLine));
   ASSERT_NE(problem, nullptr);

@@ -259,7 +259,9 @@ bool MakeAnew(Call& call, const char* name, FuzzedDataProvider& bytes) {
   return MayBeUnused(name) || (dims == t.dims && has_strides == !t.strides.empty());
 }
 
-void Run(FuzzedDataProvider& bytes) {
+}  // namespace
+
+void RunInput(FuzzedDataProvider& bytes) {
   setenv("QKVFUSE_STRICT", bytes.ConsumeBool() ? "1" : "0", 1);
   const std::unique_ptr<Call> call = capi_test::Sample(bytes.ConsumeBool() ? Op::kQnr : Op::kDrq);
   const auto& names = capi_test::TensorNames(call->op());
@@ -299,11 +301,4 @@ void Run(FuzzedDataProvider& bytes) {
   call->executor = nullptr;
 }
 
-}  // namespace
 }  // namespace qkvfuse::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  FuzzedDataProvider bytes(data, size);
-  qkvfuse::fuzz::Run(bytes);
-  return 0;
-}

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "cases/problem.h"
+#include "draw_case.h"
 #include "fuzz.h"
 #include "reference/exact.h"
-#include "tests/support/random_case.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::fuzz {
@@ -20,11 +20,12 @@ cases::Placements DrawPlacements(FuzzedDataProvider& bytes) {
   return placements;
 }
 
-void Run(FuzzedDataProvider& bytes) {
+}  // namespace
+
+void RunInput(FuzzedDataProvider& bytes) {
   const int threads = bytes.ConsumeIntegralInRange(1, 4);
   const cases::Placements placements = DrawPlacements(bytes);
-  const auto c =
-      testing::DrawCase([&] { return bytes.ConsumeIntegral<uint8_t>() * 0x01010101ULL; });
+  const auto c = DrawCase(bytes);
   if (!c) return;
   const auto problem = cases::Problem::Make(*c, placements);
   if (!problem.ok()) return;
@@ -37,11 +38,4 @@ void Run(FuzzedDataProvider& bytes) {
   }
 }
 
-}  // namespace
 }  // namespace qkvfuse::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  FuzzedDataProvider bytes(data, size);
-  qkvfuse::fuzz::Run(bytes);
-  return 0;
-}

@@ -77,3 +77,9 @@ uint16_t OrdinaryBits16(uint64_t number) {
 }
 
 }  // namespace qkvfuse::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzedDataProvider bytes(data, size);
+  qkvfuse::fuzz::RunInput(bytes);
+  return 0;
+}

@@ -8,6 +8,9 @@
 
 namespace qkvfuse::fuzz {
 
+/// What a target does with an input; each target defines it.
+void RunInput(FuzzedDataProvider& bytes);
+
 /// Prints the sentence and ends the program, which libFuzzer takes for a finding.
 [[noreturn]] void Report(const std::string& finding);
 

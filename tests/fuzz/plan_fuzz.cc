@@ -9,9 +9,9 @@
 
 #include "cases/problem.h"
 #include "claims.h"
+#include "draw_case.h"
 #include "fuzz.h"
 #include "spec_fields.h"
-#include "tests/support/random_case.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::fuzz {
@@ -148,9 +148,10 @@ void Run(Spec spec, TokenCount tokens, FuzzedDataProvider& bytes) {
   RunEverywhere(spec, tokens, is_strict, threads, memory);
 }
 
-void RunAny(FuzzedDataProvider& bytes) {
-  const auto c =
-      testing::DrawCase([&] { return bytes.ConsumeIntegral<uint8_t>() * 0x01010101ULL; });
+}  // namespace
+
+void RunInput(FuzzedDataProvider& bytes) {
+  const auto c = DrawCase(bytes);
   if (!c) return;
   const auto problem = cases::Problem::Make(*c);
   if (!problem.ok()) return;
@@ -161,11 +162,4 @@ void RunAny(FuzzedDataProvider& bytes) {
   }
 }
 
-}  // namespace
 }  // namespace qkvfuse::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  FuzzedDataProvider bytes(data, size);
-  qkvfuse::fuzz::RunAny(bytes);
-  return 0;
-}
