@@ -19,25 +19,41 @@ namespace qkvfuse {
 /// The data of one call. Pointers that the plan's Spec does not use are ignored; those that it uses
 /// must be non-null where there are elements. Shapes, types and strides are the Spec's.
 struct Tensors {
-  const void* x = nullptr;             // packed projection rows, [tokens, (Nq+Nk+Nv)*head_dim]
-  const void* q_gamma = nullptr;       // [head_dim]
-  const void* k_gamma = nullptr;       // [head_dim]
-  const void* cos = nullptr;           // [tokens, head_dim]
-  const void* sin = nullptr;           // [tokens, head_dim]
-  const void* slots = nullptr;         // [tokens], or [batch] first rows
-  const void* k_scale = nullptr;       // [Nk, head_dim], int8 caches
-  const void* v_scale = nullptr;       // [Nv, head_dim]
-  const void* k_offset = nullptr;      // [Nk, head_dim]
-  const void* v_offset = nullptr;      // [Nv, head_dim]
-  const void* weight_scale = nullptr;  // [(Nq+Nk+Nv)*head_dim], int32 x
+  const void* x = nullptr;             // packed projection rows: q heads, k heads, v heads
+  const void* q = nullptr;             // [tokens, Nq, head_dim], where they are not packed
+  const void* k = nullptr;             // [tokens, Nk, head_dim]
+  const void* v = nullptr;             // [tokens, Nv, v_head_dim]
+  const void* q_gamma = nullptr;       // [head_dim]; of a full-width norm [Nq, head_dim]
+  const void* k_gamma = nullptr;       // [head_dim]; [Nk, head_dim]
+  const void* v_gamma = nullptr;       // [v_head_dim]; [Nv, v_head_dim]
+  const void* cos = nullptr;           // [tokens, head_dim], or the table that RopeSpec describes
+  const void* sin = nullptr;           // [tokens, head_dim], or a table
+  const void* positions = nullptr;     // [tokens], or [3, tokens]: rows of the tables
+  const void* slots = nullptr;         // [tokens], or [batch] first rows, or [batch, pages]
+  const void* lengths = nullptr;       // [batch], page tables: tokens of a sequence after this call
+  const void* row_offsets = nullptr;   // [batch + 1], page tables: first token of each sequence
+  const void* q_scale = nullptr;       // [Nq, head_dim] or fewer, an 8-bit q_out
+  const void* k_scale = nullptr;       // [Nk, head_dim] or fewer, 8-bit caches
+  const void* v_scale = nullptr;       // [Nv, v_head_dim] or fewer
+  const void* q_offset = nullptr;      // as q_scale
+  const void* k_offset = nullptr;      // as k_scale
+  const void* v_offset = nullptr;      // as v_scale
+  const void* weight_scale = nullptr;  // [channels of a packed row], int32 x
   const void* token_scale = nullptr;   // [tokens], int32 x
-  const void* bias = nullptr;          // [(Nq+Nk+Nv)*head_dim], int32 x
+  const void* bias = nullptr;          // [channels of a packed row]
+  const void* q_sums = nullptr;        // [tokens, total_heads], gathered from q_head_sums
+  const void* k_sums = nullptr;        // [tokens, total_heads], gathered from k_head_sums
   void* q_out = nullptr;               // [tokens, Nq, head_dim]
   void* q_before_quant = nullptr;      // [tokens, Nq, head_dim], a second copy of q_out
   void* k_out = nullptr;               // [tokens, Nk, head_dim], k as it was before quantisation
-  void* v_out = nullptr;               // [tokens, Nv, head_dim], v as it was before quantisation
+  void* v_out = nullptr;               // [tokens, Nv, v_head_dim], v as it was before quantisation
+  void* q_scale_out = nullptr;         // [tokens, Nq] fp32, a q_out of dynamic scales
+  void* q_head_sums = nullptr;         // [tokens, Nq] fp32, a plan of MakeMeasurePlan
+  void* k_head_sums = nullptr;         // [tokens, Nk] fp32
   void* k_cache = nullptr;             // CacheLayout
   void* v_cache = nullptr;             // CacheLayout
+  void* k_scale_cache = nullptr;       // CacheLayout, fp32, dynamic scales
+  void* v_scale_cache = nullptr;       // CacheLayout, fp32
 };
 
 /// Scratch memory of a call, of at least Plan::WorkspaceBytes. Any alignment. Not shared between

@@ -4,6 +4,7 @@
 #include "qkvfuse/cache_layout.hpp"
 #include "qkvfuse/dequant_rope_quant_kvcache.hpp"
 #include "qkvfuse/dtype.hpp"
+#include "qkvfuse/fused_qkv.hpp"
 #include "qkvfuse/plan.hpp"
 #include "qkvfuse/qkv_rms_norm_rope_cache.hpp"
 #include "qkvfuse/runtime.hpp"

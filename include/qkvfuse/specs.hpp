@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "qkvfuse/cache_layout.hpp"
+#include "qkvfuse/dtype.hpp"
 #include "qkvfuse/plan.hpp"
 #include "qkvfuse/tensor.hpp"
 
@@ -18,14 +19,32 @@ struct HeadCounts {
   bool operator==(const HeadCounts&) const = default;
 };
 
-/// One of the two caches. An int8 cache takes a scale per head and channel, [heads, head_dim] fp32,
-/// and, with has_offset, an offset of the same shape: code = round(y / scale + offset).
+/// How a value y becomes a code of an 8-bit type, and what the code's scale is.
+enum class ScaleRule : uint8_t {
+  kDivide,    // y / scale, as Ascend's operators and vLLM have it
+  kMultiply,  // y * scale, as FlashInfer has it
+  kDynamic,   // a scale of its own for each token and head, amax / the type's largest code
+};
+
+/// What shares a scale and an offset.
+enum class ScaleGranularity : uint8_t {
+  kChannel,  // [heads, head_dim]
+  kHead,     // [heads]
+  kTensor,   // [1]
+};
+
+/// One of the two caches. The 8-bit types take scales (docs/quantised_caches.md):
+/// int8: code = round(y / scale + offset) or round(y * scale + offset), offset only with
+/// has_offset; fp8: the same without an offset. Dynamic scales are written to a scale cache.
 struct CacheSpec {
   DType dtype = DType::kInt8;
   CacheLayout layout;
   bool has_offset = false;
-  StridedShape scale_shape{};  // heads*head_dim elements in row-major order
+  StridedShape scale_shape{};  // elements of the granularity, in row-major order
   StridedShape offset_shape{};
+  ScaleRule scale_rule = ScaleRule::kDivide;
+  ScaleGranularity granularity = ScaleGranularity::kChannel;  // of scale and offset
+  CacheLayout scale_layout{};  // kDynamic: of the scale cache, fp32; channels are not used
 
   bool operator==(const CacheSpec&) const = default;
 };
@@ -33,12 +52,17 @@ struct CacheSpec {
 enum class SlotMode {
   kSlotPerToken,      // slots[t] is the slot of token t; negative: the cache is not written
   kStartPerSequence,  // sequence b goes to the rows slots[b], slots[b]+1, ... of block b
+  kPageTable,         // sequence b has the blocks slots[b, 0], slots[b, 1], ...; TokenCount::Ragged
 };
 
 struct SlotSpec {
   SlotMode mode = SlotMode::kSlotPerToken;
-  DType dtype = DType::kInt64;  // int64 or int32
-  int64_t stride = 1;           // elements
+  DType dtype = DType::kInt64;  // int64 or int32; kPageTable: of lengths and row_offsets, too
+  int64_t stride = 1;           // elements; kPageTable: from page to page of a sequence
+  // kPageTable only.
+  int64_t pages = 0;                // of a sequence, at most: columns of the page table
+  int64_t sequence_stride = 0;      // elements from sequence to sequence; 0: pages * stride
+  bool zeroes_unused_rows = false;  // of a sequence's last page, which a kernel may read whole
 
   bool operator==(const SlotSpec&) const = default;
 };

@@ -71,11 +71,20 @@ struct TokenStrides {
 struct TokenCount {
   int64_t batch = 1;
   int64_t sequence = 0;
+  /// Sequences of any lengths that the tokens belong to, for SlotMode::kPageTable; else 0.
+  int64_t ragged_sequences = 0;
 
   constexpr TokenCount(int64_t tokens) noexcept : sequence(tokens) {}  // NOLINT
   constexpr TokenCount(int64_t batch_size, int64_t sequence_length) noexcept
       : batch(batch_size), sequence(sequence_length) {}
   [[nodiscard]] constexpr int64_t total() const noexcept { return batch * sequence; }
+
+  /// `tokens` tokens in all, of `sequences` sequences one after another.
+  [[nodiscard]] static constexpr TokenCount Ragged(int64_t tokens, int64_t sequences) noexcept {
+    TokenCount count(tokens);
+    count.ragged_sequences = sequences;
+    return count;
+  }
 };
 
 }  // namespace qkvfuse
