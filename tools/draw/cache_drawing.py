@@ -167,8 +167,11 @@ class Painter:
     def _mark(self, begin, at):
         position = self._marked_address() - begin
         if 0 <= position < self.drawing.line_elements:
-            self.canvas.rect((at[0] + self._pixels(position), at[1] - 2, 5, LINE_HEIGHT + 2),
-                             "#ef4444", stroke="#ffffff")
+            left = self._pixels(position)
+            if self._pixels(1) > 20:  # in the middle of the cell, beside its number
+                left += self._pixels(0.5) - 2.5
+            self.canvas.rect((at[0] + left, at[1] - 2, 5, LINE_HEIGHT + 2), "#ef4444",
+                             stroke="#ffffff")
 
     def _tape(self):
         """The whole buffer as one strip: how many pieces a token is, and how far apart."""

@@ -1,7 +1,7 @@
 """The six-stride descriptor of include/qkvfuse/cache_layout.hpp and its presets, for the drawings
 and for checking a worked address by hand (see address.py)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,28 @@ def paged_nhd(blocks, block_size, heads, head_dim):
                        head_stride=head_dim, row_stride=heads * head_dim)
 
 
-def interleaved(blocks, block_size, heads, head_dim):
-    """K of a buffer [blocks, block_size, 2, heads, head_dim]; V has the same strides and starts
-    heads*head_dim elements later."""
-    return CacheLayout(blocks, block_size, block_stride=2 * block_size * heads * head_dim,
-                       head_stride=head_dim, row_stride=2 * heads * head_dim)
+def paged_hnd(blocks, block_size, heads, head_dim):
+    """[blocks, heads, block_size, head_dim]; contiguous BNSD is the same with blocks = batch."""
+    return CacheLayout(blocks, block_size, block_stride=heads * block_size * head_dim,
+                       head_stride=block_size * head_dim, row_stride=head_dim)
+
+
+def transposed(blocks, block_size, heads, head_dim):
+    """[blocks, heads, head_dim, block_size]"""
+    return replace(paged_hnd(blocks, block_size, heads, head_dim), row_stride=1,
+                   channel_stride=block_size)
+
+
+def shuffled_v(blocks, block_size, heads, head_dim, x):
+    """[blocks, heads, block_size/x, head_dim, x]"""
+    return replace(paged_hnd(blocks, block_size, heads, head_dim), row_chunk=x,
+                   row_chunk_stride=head_dim * x, row_stride=1, channel_stride=x)
+
+
+def in_turn(layout, run):
+    """K of a buffer that has `run` elements of K and V in turn; V has the same strides and starts
+    `run` elements later."""
+    names = ["block_stride", "head_stride", "row_chunk_stride", "row_stride",
+             "channel_chunk_stride", "channel_stride"]
+    return replace(layout, **{name: 2 * getattr(layout, name) for name in names
+                              if getattr(layout, name) >= run})
