@@ -19,6 +19,7 @@ LAYERS = {
     "src/kernels": ["src/base", "include/qkvfuse"],
     "src/plan": ["src/kernels", "src/base", "include/qkvfuse"],
     "src/ops": ["src/plan", "src/kernels", "src/base", "include/qkvfuse"],
+    "src/models": ["src/base", "include/qkvfuse"],
     "src/capi": ["src/ops", "src/plan", "src/base", "include/qkvfuse", "include/qkvfuse-acl"],
     "reference": ["include/qkvfuse"],
     "cases": ["reference", "include/qkvfuse"],
