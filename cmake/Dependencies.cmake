@@ -11,6 +11,7 @@ macro(qkvfuse_require package debian_package needed_by)
 endmacro()
 
 qkvfuse_require(hwy libhwy-dev "the library" 1.0.3 CONFIG)
+qkvfuse_require(nlohmann_json nlohmann-json3-dev "the library" CONFIG)
 qkvfuse_require(Threads libc6-dev "the library")
 
 if(QKVFUSE_OPENMP)
@@ -24,8 +25,6 @@ endif()
 if(QKVFUSE_BUILD_TOOLS)
   qkvfuse_require(CLI11 libcli11-dev "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
   qkvfuse_require(fmt libfmt-dev "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
-  qkvfuse_require(nlohmann_json nlohmann-json3-dev
-    "the command line (QKVFUSE_BUILD_TOOLS)" CONFIG)
 endif()
 if(QKVFUSE_BUILD_TOOLS)
   find_package(benchmark CONFIG QUIET)

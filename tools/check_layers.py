@@ -32,6 +32,7 @@ LAYERS = {
 # First folder of an external include -> the only folders that may use it.
 EXTERNAL = {
     "hwy": ["src/kernels", "bench", "tests"],
+    "nlohmann": ["src/models", "tools/cli", "tests"],
     "nanobind": ["python"],
     "gtest": ["tests"],
     "gmock": ["tests"],

@@ -8,6 +8,8 @@
 
 namespace qkvfuse {
 
+constexpr int64_t kMostRotaryDim = 1024;
+
 struct RopeWaves {
   std::vector<double> frequencies;  // radians per position, rotary_dim / 2
   double attention_factor;

@@ -10,8 +10,6 @@ namespace {
 
 using Kind = RopeScaling::Kind;
 
-constexpr int64_t kMaxRotaryDim = 1024;
-
 const char* Name(Kind kind) {
   switch (kind) {
     case Kind::kNone:
@@ -182,9 +180,9 @@ Status CheckScaling(const RopeTableSpec& spec) {
 }  // namespace
 
 Status CheckRopeTable(const RopeTableSpec& spec) {
-  if (spec.rotary_dim < 2 || spec.rotary_dim > kMaxRotaryDim || spec.rotary_dim % 2 != 0) {
+  if (spec.rotary_dim < 2 || spec.rotary_dim > kMostRotaryDim || spec.rotary_dim % 2 != 0) {
     return Invalid("rotary_dim: is ", spec.rotary_dim, ", must be even and from 2 to ",
-                   kMaxRotaryDim);
+                   kMostRotaryDim);
   }
   if (Status status = CheckNumber("theta", spec.theta, 1, false); !status.ok()) return status;
   if (spec.scaling.kind > Kind::kLongRope) {
