@@ -6,6 +6,7 @@
 #include "qkvfuse/dtype.hpp"
 #include "qkvfuse/fused_qkv.hpp"
 #include "qkvfuse/model_spec.hpp"
+#include "qkvfuse/pages.hpp"
 #include "qkvfuse/plan.hpp"
 #include "qkvfuse/qkv_rms_norm_rope_cache.hpp"
 #include "qkvfuse/rope_table.hpp"
