@@ -21,7 +21,6 @@ Side SideOf(const CacheView& cache, bool uses_scales) {
   side.data = static_cast<char*>(cache.data);
   if (IsDynamic(cache.spec)) {
     side.scale_layout = cache.spec.scale_layout;
-    side.scale_layout.channel_chunk = 0;
     side.scale_cache = static_cast<float*>(cache.scale_cache);
     return result;
   }

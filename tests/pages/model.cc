@@ -182,7 +182,7 @@ std::vector<CacheLayout> EveryLayout(int64_t blocks, int64_t block_size, int64_t
   gaps.row_stride = heads * gaps.head_stride + 3;
   gaps.block_stride = block_size * gaps.row_stride + 5;
   gaps.name = "gaps";
-  return {PaNz(blocks, block_size, heads, head_dim, 4),
+  return {PaNz(blocks, block_size, heads, head_dim, 2),
           PagedNhd(blocks, block_size, heads, head_dim),
           PagedHnd(blocks, block_size, heads, head_dim),
           ContiguousBsnd(blocks, block_size, heads, head_dim),
@@ -223,6 +223,15 @@ std::vector<CacheSpec> EveryFormat() {
     }
   }
   return specs;
+}
+
+CacheSpec WithLayout(CacheSpec spec, const CacheLayout& layout, bool scales_by_head) {
+  spec.layout = layout;
+  if (IsQuantised(spec.dtype) && spec.scale_rule == ScaleRule::kDynamic) {
+    spec.scale_layout = scales_by_head ? ScalesHn(layout.blocks, layout.block_size, kSmallHeads)
+                                       : ScalesNh(layout.blocks, layout.block_size, kSmallHeads);
+  }
+  return spec;
 }
 
 std::string Describe(const CacheSpec& spec) {

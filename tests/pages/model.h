@@ -42,6 +42,9 @@ struct TestCache {
 
 /// Every type with every rule, granularity and offset that it can have.
 [[nodiscard]] std::vector<CacheSpec> EveryFormat();
+/// The format in that layout of kSmallHeads heads; dynamic scales lie row by row or head by head.
+[[nodiscard]] CacheSpec WithLayout(CacheSpec spec, const CacheLayout& layout,
+                                   bool scales_by_head = false);
 [[nodiscard]] std::string Describe(const CacheSpec& spec);
 
 /// Caches for refusals: 4 blocks of 4 rows, int8 with a scale per channel, or dynamic scales.

@@ -64,6 +64,15 @@ TEST(MovePagesRefusals, Moves) {
             {[](Pages& p) { p.arguments.to.heads = 1; },
              "to: has 1 heads of 8 channels in blocks of 4 rows, must have from's 2 heads of 8 "
              "channels in blocks of 4 rows"},
+            {[](Pages& p) {
+               p.arguments.to.head_dim = 4;
+               p.arguments.to.spec.granularity = ScaleGranularity::kHead;
+             },
+             "to: has 2 heads of 4 channels in blocks of 4 rows, must have from's 2 heads of 8 "
+             "channels in blocks of 4 rows"},
+            {[](Pages& p) { p.arguments.to.spec.layout.block_size = 2; },
+             "to: has 2 heads of 8 channels in blocks of 2 rows, must have from's 2 heads of 8 "
+             "channels in blocks of 4 rows"},
             {[](Pages& p) { p.arguments.count = -1; },
              "count: is -1, must be from 0 to 4294967296"},
             {[](Pages& p) { p.arguments.dtype = DType::kFloat32; },

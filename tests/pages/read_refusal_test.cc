@@ -88,6 +88,8 @@ TEST(ReadCacheRefusals, Cache) {
        "layout"},
       {[](Read& r) { r.arguments.cache.spec.layout.block_stride = int64_t{1} << 60; },
        "cache.data: its sizes and strides span more than 2^60 bytes"},
+      {[](Read& r) { r.arguments.cache.spec.layout.block_stride = -(int64_t{1} << 60); },
+       "cache.data: its sizes and strides span more than 2^60 bytes"},
       {[](Read& r) { r.arguments.cache.data = nullptr; },
        "cache.data: is null, must point to its elements", StatusCode::kNullArgument},
       {[](Read& r) {
@@ -145,6 +147,11 @@ TEST(ReadCacheRefusals, Scales) {
          r.arguments.cache.spec.scale_layout.blocks = 5;
        },
        "cache.spec.scale_layout: has 5 blocks of 4 rows, must have the cache's 4 blocks of 4"},
+      {[](Read& r) {
+         r.arguments.cache.spec = DynamicSpec();
+         r.arguments.cache.spec.scale_layout.block_size = 2;
+       },
+       "cache.spec.scale_layout: has 4 blocks of 2 rows, must have the cache's 4 blocks of 4"},
       {[](Read& r) {
          r.arguments.cache.spec = DynamicSpec();
          r.arguments.cache.spec.scale_layout = {};

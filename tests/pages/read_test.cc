@@ -13,16 +13,8 @@
 namespace qkvfuse::testing {
 namespace {
 
-constexpr int64_t kHeads = 2, kHeadDim = 24, kBlocks = 3, kBlockSize = 8;
+constexpr int64_t kHeads = kSmallHeads, kHeadDim = 24, kBlocks = 3, kBlockSize = 8;
 constexpr char kUntouched = 'P';
-
-CacheSpec WithLayout(CacheSpec spec, const CacheLayout& layout) {
-  spec.layout = layout;
-  if (IsQuantised(spec.dtype) && spec.scale_rule == ScaleRule::kDynamic) {
-    spec.scale_layout = ScalesHn(layout.blocks, layout.block_size, kHeads);
-  }
-  return spec;
-}
 
 /// An output with gaps everywhere.
 struct Output {
