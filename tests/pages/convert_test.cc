@@ -19,10 +19,7 @@ void ExpectSameElements(const TestCache& found, const TestCache& expected,
         << what << ", byte " << at << ": " << LoadBits(&found.data[at], bytes) << ", expected "
         << LoadBits(&expected.data[at], bytes);
   }
-  ASSERT_EQ(std::memcmp(found.scale_cache.data(), expected.scale_cache.data(),
-                        4 * found.scale_cache.size()),
-            0)
-      << what;
+  ASSERT_EQ(found.scale_cache, expected.scale_cache) << what;
 }
 
 /// The same scales in the same memory.
