@@ -1,6 +1,4 @@
 // ReadCache: what it accepts, and the move that it is.
-#include <algorithm>
-
 #include "base/checked_math.h"
 #include "base/message.h"
 #include "ops/cache_side.h"
@@ -17,7 +15,7 @@ CacheView OutputOf(const ReadCacheArguments& a) {
   CacheView out;
   out.spec.dtype = a.dtype;
   out.spec.layout.blocks = 1;
-  out.spec.layout.block_size = std::max<int64_t>(a.rows, 1);
+  out.spec.layout.block_size = a.rows;
   out.spec.layout.row_stride = strides.token;
   out.spec.layout.head_stride = strides.head;
   out.spec.layout.channel_stride = strides.channel;
