@@ -22,37 +22,41 @@ ChannelMap ChannelsOf(const CacheLayout& layout) noexcept {
   return {layout.channel_chunk, layout.channel_chunk_stride, layout.channel_stride};
 }
 
-/// Channels that lie evenly spaced on both sides.
-int64_t EvenChannels(const ChannelMap& a, const ChannelMap& b, int64_t channels) noexcept {
-  const int64_t chunk = std::gcd(a.chunk, b.chunk);  // of 0 and a number: the number
-  return chunk == 0 ? channels : chunk;
-}
+/// The channels of one head; contiguous where there is no map.
+template <typename Data>
+struct Channels {
+  Data* first;
+  ChannelMap map{};
+};
+using ChannelsIn = Channels<const char>;
+using ChannelsOut = Channels<char>;
 
 template <typename T>
-void CopyElements(const char* from, const ChannelMap& from_map, char* to, const ChannelMap& to_map,
-                  int64_t channels) noexcept {
-  const int64_t run = EvenChannels(from_map, to_map, channels);
+void CopyElements(const ChannelsIn& from, const ChannelsOut& to, int64_t channels) noexcept {
+  // Channels that lie evenly spaced on both sides. The gcd of 0 and a number is the number.
+  const int64_t chunk = std::gcd(from.map.chunk, to.map.chunk);
+  const int64_t run = chunk == 0 ? channels : chunk;
   for (int64_t channel = 0; channel < channels; channel += run) {
-    const auto* const in = reinterpret_cast<const T*>(from) + from_map(channel);
-    auto* const out = reinterpret_cast<T*>(to) + to_map(channel);
-    if (from_map.stride == 1 && to_map.stride == 1) {
+    const auto* const in = reinterpret_cast<const T*>(from.first) + from.map(channel);
+    auto* const out = reinterpret_cast<T*>(to.first) + to.map(channel);
+    if (from.map.stride == 1 && to.map.stride == 1) {
       std::memcpy(out, in, static_cast<size_t>(run) * sizeof(T));
     } else {
-      for (int64_t i = 0; i < run; ++i) out[i * to_map.stride] = in[i * from_map.stride];
+      for (int64_t i = 0; i < run; ++i) out[i * to.map.stride] = in[i * from.map.stride];
     }
   }
 }
 
 /// Copies the bits of a head's channels.
-void CopyChannels(int64_t element_bytes, const char* from, const ChannelMap& from_map, char* to,
-                  const ChannelMap& to_map, int64_t channels) noexcept {
+void CopyChannels(int64_t element_bytes, const ChannelsIn& from, const ChannelsOut& to,
+                  int64_t channels) noexcept {
   switch (element_bytes) {
     case 1:
-      return CopyElements<uint8_t>(from, from_map, to, to_map, channels);
+      return CopyElements<uint8_t>(from, to, channels);
     case 2:
-      return CopyElements<uint16_t>(from, from_map, to, to_map, channels);
+      return CopyElements<uint16_t>(from, to, channels);
     default:
-      return CopyElements<uint32_t>(from, from_map, to, to_map, channels);
+      return CopyElements<uint32_t>(from, to, channels);
   }
 }
 
@@ -101,24 +105,25 @@ class HeadMover {
         to_bytes_(SizeOf(move.to.format.dtype)) {}
 
   void Copy(const HeadPlace& from, const HeadPlace& to) const noexcept {
-    CopyChannels(from_bytes_, from.codes, from_map_, to.codes, to_map_, move_.head_dim);
+    CopyChannels(from_bytes_, {from.codes, from_map_}, {to.codes, to_map_}, move_.head_dim);
     if (from.scale != nullptr) std::memcpy(to.scale, from.scale, sizeof(float));
   }
 
   void Convert(int64_t head, const HeadPlace& from, const HeadPlace& to) const noexcept {
     alignas(64) char codes[kMaxHeadDim * sizeof(float)];
     alignas(64) float y[kMaxHeadDim];
-    CopyChannels(from_bytes_, from.codes, from_map_, codes, {}, move_.head_dim);
+    const int64_t channels = move_.head_dim;
+    CopyChannels(from_bytes_, {from.codes, from_map_}, {codes}, channels);
     const float from_scale = from.scale == nullptr ? 0.0f : *from.scale;
-    DecodeHead(move_.from.format, head, codes, from_scale, move_.head_dim, y);
-    const float to_scale = EncodeHead(move_.to.format, head, y, move_.head_dim, codes);
-    CopyChannels(to_bytes_, codes, {}, to.codes, to_map_, move_.head_dim);
+    DecodeHead(move_.from.format.OfHead(head, channels), codes, from_scale, channels, y);
+    const float to_scale = EncodeHead(move_.to.format.OfHead(head, channels), y, channels, codes);
+    CopyChannels(to_bytes_, {codes}, {to.codes, to_map_}, channels);
     if (to.scale != nullptr) *to.scale = to_scale;
   }
 
   void Zero(const HeadPlace& to) const noexcept {
     alignas(64) static constexpr char kZeros[kMaxHeadDim * sizeof(float)] = {};
-    CopyChannels(to_bytes_, kZeros, {}, to.codes, to_map_, move_.head_dim);
+    CopyChannels(to_bytes_, {kZeros}, {to.codes, to_map_}, move_.head_dim);
   }
 
  private:

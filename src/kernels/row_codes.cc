@@ -105,8 +105,8 @@ float EncodeDynamic(DType dtype, const float* y, int64_t channels, void* codes) 
 
 }  // namespace
 
-void DecodeHead(const CodeFormat& format, int64_t head, const void* codes, float dynamic_scale,
-                int64_t channels, float* y) noexcept {
+void DecodeHead(const CodeFormat& format, const void* codes, float dynamic_scale, int64_t channels,
+                float* y) noexcept {
   Widen(format.dtype, codes, channels, y);
   if (!IsQuantised(format.dtype)) return;
   if (format.rule == ScaleRule::kDynamic) {
@@ -114,10 +114,10 @@ void DecodeHead(const CodeFormat& format, int64_t head, const void* codes, float
     return;
   }
   if (format.offset != nullptr) {
-    const float* const offset = format.offset + head * channels;
+    const float* const offset = format.offset;
     for (int64_t i = 0; i < channels; ++i) y[i] -= offset[i];
   }
-  const float* const scale = format.scale + head * channels;
+  const float* const scale = format.scale;
   if (format.rule == ScaleRule::kMultiply) {
     for (int64_t i = 0; i < channels; ++i) y[i] /= scale[i];
   } else {
@@ -125,41 +125,41 @@ void DecodeHead(const CodeFormat& format, int64_t head, const void* codes, float
   }
 }
 
-float EncodeHead(const CodeFormat& format, int64_t head, const float* y, int64_t channels,
-                 void* codes) noexcept {
+float EncodeHead(const CodeFormat& format, const float* y, int64_t channels, void* codes) noexcept {
   if (!IsQuantised(format.dtype)) {
     Narrow(format.dtype, y, channels, codes);
     return 0.0f;
   }
   if (format.rule == ScaleRule::kDynamic) return EncodeDynamic(format.dtype, y, channels, codes);
   float z[kMaxHeadDim];
-  const float* const scale = format.scale + head * channels;
+  const float* const scale = format.scale;
   if (format.rule == ScaleRule::kMultiply) {
     for (int64_t i = 0; i < channels; ++i) z[i] = y[i] * scale[i];
   } else {
     for (int64_t i = 0; i < channels; ++i) z[i] = y[i] / scale[i];
   }
   if (format.offset != nullptr) {
-    const float* const offset = format.offset + head * channels;
+    const float* const offset = format.offset;
     for (int64_t i = 0; i < channels; ++i) z[i] += offset[i];
   }
   Narrow(format.dtype, z, channels, codes);
   return 0.0f;
 }
 
-void ExpandParameter(const float* from, const StridedShape& shape, ScaleGranularity granularity,
-                     int64_t heads, int64_t head_dim, float* to) noexcept {
+void ExpandParameter(const CacheParameter& from, int64_t heads, int64_t head_dim,
+                     float* to) noexcept {
+  const StridedShape& shape = from.shape;
   for (int64_t i = 0; i < heads * head_dim; ++i) {
     int64_t element = i;
-    if (granularity == ScaleGranularity::kHead) element = i / head_dim;
-    if (granularity == ScaleGranularity::kTensor) element = 0;
+    if (from.granularity == ScaleGranularity::kHead) element = i / head_dim;
+    if (from.granularity == ScaleGranularity::kTensor) element = 0;
     int64_t offset = shape.rank == 0 ? element : 0;
     for (int axis = shape.rank - 1; axis >= 0; --axis) {
       const auto a = static_cast<size_t>(axis);
       offset += element % shape.dims[a] * shape.strides[a];
       element /= shape.dims[a];
     }
-    to[i] = from[offset];
+    to[i] = from.data[offset];
   }
 }
 

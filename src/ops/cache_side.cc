@@ -5,8 +5,9 @@ namespace {
 
 std::vector<float> Expand(const CacheView& cache, const void* from, const StridedShape& shape) {
   std::vector<float> expanded(static_cast<size_t>(cache.heads * cache.head_dim));
-  kernels::ExpandParameter(static_cast<const float*>(from), shape, cache.spec.granularity,
-                           cache.heads, cache.head_dim, expanded.data());
+  const kernels::CacheParameter parameter{static_cast<const float*>(from), shape,
+                                          cache.spec.granularity};
+  kernels::ExpandParameter(parameter, cache.heads, cache.head_dim, expanded.data());
   return expanded;
 }
 

@@ -58,7 +58,7 @@ struct PageTable {
 
 class PageTableRows final : public RowMap {
  public:
-  explicit PageTableRows(const PageTable& table) noexcept : table_(table) {}
+  explicit PageTableRows(const PageTable& table) : table_(table) {}
 
   /// Looks at all numbers, which end in `rows` rows, and remembers where each sequence begins.
   [[nodiscard]] Status Check(const CacheLayout& cache, int64_t rows);
