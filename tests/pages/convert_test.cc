@@ -40,8 +40,7 @@ void ExpectConverts(const CacheSpec& from_spec, const CacheSpec& to_spec, unsign
   MoveByModel(kPairs, &expected, [&](int64_t slot, int64_t head) {
     return is_copy ? BitsOf(from, slot, head) : CodesOf(to, head, ValuesOf(from, slot, head));
   });
-  const Status status =
-      ConvertPages(Arguments(from, to, kPairs), {static_cast<int>(seed % 5) + 1, true});
+  const Status status = ConvertPages(Arguments(from, to, kPairs), {ThreadsOf(seed), true});
   ASSERT_TRUE(status.ok()) << status.message();
   ExpectSameElements(to, expected, Describe(from_spec) + " to " + Describe(to_spec));
 }

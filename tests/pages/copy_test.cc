@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cases/buffer.h"
 #include "tests/pages/moves.h"
 #include "tests/support/sparse_memory.h"
 
@@ -15,8 +16,7 @@ void ExpectCopies(const CacheSpec& from_spec, const CacheSpec& to_spec, unsigned
   TestCache expected(to_spec, kHeads, kHeadDim, seed + 1);
   MoveByModel(kPairs, &expected,
               [&](int64_t slot, int64_t head) { return BitsOf(from, slot, head); });
-  const Status status =
-      CopyPages(Arguments(from, to, kPairs), {static_cast<int>(seed % 5) + 1, true});
+  const Status status = CopyPages(Arguments(from, to, kPairs), {ThreadsOf(seed), true});
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(BytesOf(to), BytesOf(expected)) << Describe(from_spec) << " to " << to_spec.layout.name;
 }
@@ -97,6 +97,31 @@ TEST(CopyPages, NegativeStrides) {
   ASSERT_TRUE(CopyPages(arguments).ok());
   std::reverse(reversed.begin(), reversed.end());
   EXPECT_EQ(std::memcmp(reversed.data(), from.data.data(), from.data.size()), 0);
+}
+
+// No byte outside of the caches is touched: the neighbours are protected pages.
+TEST(MovePages, StaysInsideItsTensors) {
+  using cases::BufferPlacement;
+  for (const auto side : {BufferPlacement::Side::kFront, BufferPlacement::Side::kBack}) {
+    for (const CacheLayout& layout : Layouts()) {
+      const TestCache from(WithLayout(FormatOf(DType::kFloat16), Nhd()), kHeads, kHeadDim, 3);
+      const TestCache to(WithLayout(FormatOf(DType::kInt8, ScaleRule::kDynamic), layout), kHeads,
+                         kHeadDim, 4);
+      const cases::Buffer source(from.data.size(), {side, 0});
+      std::memcpy(source.data(), from.data.data(), from.data.size());
+      const cases::Buffer codes(to.data.size(), {side, 0});
+      const cases::Buffer scales(4 * to.scale_cache.size(), {side, 0});
+      const cases::Buffer copy(2 * to.data.size(), {side, 0});
+      MovePagesArguments arguments = Arguments(from, to, kAllPairs);
+      arguments.from.data = source.data();
+      arguments.to.data = codes.data();
+      arguments.to.scale_cache = scales.data();
+      ASSERT_TRUE(ConvertPages(arguments).ok());
+      arguments.to.spec = WithLayout(FormatOf(DType::kFloat16), layout);
+      arguments.to.data = copy.data();
+      ASSERT_TRUE(CopyPages(arguments).ok());
+    }
+  }
 }
 
 TEST(CopyPages, NoPairs) {

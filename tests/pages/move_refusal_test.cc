@@ -92,7 +92,11 @@ TEST(MovePagesRefusals, Moves) {
              },
              "to.data: overlaps from.data, an output must not share an element with another "
              "tensor"},
-            {[](Pages& p) { p.arguments.to.data = p.pairs.data() - 4; },
+            {[](Pages& p) {
+               p.pairs.resize(200);  // the cache is all within it
+               p.arguments.pairs = p.pairs.data();
+               p.arguments.to.data = p.pairs.data() + 2;
+             },
              "to.data: overlaps pairs, an output must not share an element with another tensor"},
         });
   }

@@ -33,6 +33,11 @@ inline const std::vector<int64_t> kAllPairs = {0, 0, 1, 1, 2, 2, 3, 3};
 [[nodiscard]] Codes BitsOf(const TestCache& cache, int64_t slot, int64_t head);
 [[nodiscard]] std::vector<float> ValuesOf(const TestCache& cache, int64_t slot, int64_t head);
 
+/// Mostly one: starting threads takes longer than these moves.
+[[nodiscard]] inline int ThreadsOf(unsigned seed) {
+  return seed % 40 < 5 ? 1 + static_cast<int>(seed % 5) : 1;
+}
+
 /// What the model makes of `to`: codes(slot of the source, head) go to the destination.
 void MoveByModel(const std::vector<int64_t>& pairs, TestCache* to,
                  const std::function<Codes(int64_t slot, int64_t head)>& codes);

@@ -176,7 +176,11 @@ TEST(ReadCacheRefusals, OutputAndSlots) {
        "out: its strides put two elements at one address, an output must not overlap itself"},
       {[](Read& r) { r.arguments.out = r.cache.data.data(); },
        "out: overlaps cache.data, an output must not share an element with another tensor"},
-      {[](Read& r) { r.arguments.out = r.slots.data() - 4; },
+      {[](Read& r) {
+         r.slots.resize(200);  // out is all within it
+         r.arguments.slots = r.slots.data();
+         r.arguments.out = r.slots.data() + 2;
+       },
        "out: overlaps slots, an output must not share an element with another tensor"},
       {[](Read& r) { r.arguments.rows = -1; }, "rows: is -1, must be from 0 to 4294967296"},
       {[](Read& r) { r.arguments.slots = nullptr; }, "slots: is null, must point to its elements",

@@ -4,7 +4,7 @@ of the layout's array, which knows nothing of strides. Fails when the two differ
 import argparse
 import sys
 
-from cache_layout import pa_nz, paged_nhd
+from cache_layout import pa_nz, paged_hnd, paged_nhd, shuffled_v, transposed
 
 
 def row_major(dims, index):
@@ -20,12 +20,30 @@ def row_major(dims, index):
 def array_form(args):
     """The array's sizes and the element's index in it."""
     block, row = divmod(args.slot, args.block_size)
+    head, channel, chunk = args.head, args.channel, args.chunk
+    blocks, rows, heads, channels = args.blocks, args.block_size, args.heads, args.head_dim
     if args.layout == "pa_nz":
-        plane, within = divmod(args.head * args.head_dim + args.channel, args.chunk)
-        dims = (args.blocks, args.heads * args.head_dim // args.chunk, args.block_size, args.chunk)
-        return dims, (block, plane, row, within)
-    dims = (args.blocks, args.block_size, args.heads, args.head_dim)
-    return dims, (block, row, args.head, args.channel)
+        plane, within = divmod(head * channels + channel, chunk)
+        return (blocks, heads * channels // chunk, rows, chunk), (block, plane, row, within)
+    return {
+        "paged_nhd": ((blocks, rows, heads, channels), (block, row, head, channel)),
+        "paged_hnd": ((blocks, heads, rows, channels), (block, head, row, channel)),
+        "x_split_k": ((blocks, heads, channels // chunk, rows, chunk),
+                      (block, head, channel // chunk, row, channel % chunk)),
+        "transposed": ((blocks, heads, channels, rows), (block, head, channel, row)),
+        "shuffled_v": ((blocks, heads, rows // chunk, channels, chunk),
+                       (block, head, row // chunk, channel, row % chunk)),
+    }[args.layout]
+
+
+def layout_of(args):
+    sizes = (args.blocks, args.block_size, args.heads, args.head_dim)
+    if args.layout == "shuffled_v":
+        return shuffled_v(*sizes, args.chunk)
+    if args.layout in ("pa_nz", "x_split_k"):
+        return pa_nz(*sizes, args.chunk)
+    return {"paged_nhd": paged_nhd, "paged_hnd": paged_hnd,
+            "transposed": transposed}[args.layout](*sizes)
 
 
 def parse_arguments():
@@ -33,17 +51,18 @@ def parse_arguments():
         description=__doc__,
         epilog="example: address.py pa_nz --blocks 16 --block-size 128 --heads 8 --head-dim 128 "
                "--chunk 32 --slot 300 --head 5 --channel 70")
-    parser.add_argument("layout", choices=["pa_nz", "paged_nhd"])
+    parser.add_argument("layout", choices=["pa_nz", "paged_nhd", "paged_hnd", "x_split_k",
+                                           "transposed", "shuffled_v"])
     for name in ("blocks", "block-size", "heads", "head-dim", "slot", "head", "channel"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--chunk", type=int, default=32, help="pa_nz only: 32 int8, 16 16-bit")
+    parser.add_argument("--chunk", type=int, default=32,
+                        help="pa_nz: 32 int8, 16 16-bit; x of x_split_k and shuffled_v")
     return parser.parse_args()
 
 
 def main():
     args = parse_arguments()
-    sizes = (args.blocks, args.block_size, args.heads, args.head_dim)
-    layout = pa_nz(*sizes, args.chunk) if args.layout == "pa_nz" else paged_nhd(*sizes)
+    layout = layout_of(args)
     for name, factor, stride in layout.terms(args.slot, args.head, args.channel):
         print(f"{name:>14} {factor:>6} * {stride:>10} = {factor * stride:>12}")
     by_strides = layout.address(args.slot, args.head, args.channel)

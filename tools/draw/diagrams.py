@@ -1,4 +1,5 @@
-"""The diagrams that are no memory maps: layers of the library, the pipeline, slots."""
+"""The diagrams that are no memory maps: layers of the library, the pipeline, slots, a page
+table."""
 
 from svg import GREY, Canvas
 
@@ -151,3 +152,46 @@ def _slot_row(canvas, token, slot, winner):
     canvas.text((42, y + 19), words, size=12, mono=True)
     if written:
         canvas.arrow((322, y + 14), (496, _cache_row(slot) + 14))
+
+
+def page_table():
+    """ReadCache of two sequences, 6 and 3 rows, from 4 blocks of 4 rows."""
+    pages, lengths, offsets, block_size, rows = [[2, 0], [3]], [6, 3], [0, 7], 4, 10
+    colours = [BLUE, GREEN]
+    canvas = Canvas(800, 480, "ReadCache: rows of a page table")
+    canvas.text((30, 34), "A page table: row i of a sequence is in its page i / block_size",
+                size=17, bold=True)
+    canvas.text((30, 57), f"block_size 4, slots = [[2, 0], [3, -]], lengths = {lengths}, "
+                f"row_offsets = {offsets}", size=13, mono=True, fill=GREY)
+    held = {}  # (block, row) of the cache -> (sequence, row of it, row of out)
+    for b, length in enumerate(lengths):
+        for i in range(length):
+            held[pages[b][i // block_size], i % block_size] = (b, i, offsets[b] + i)
+    for block in range(4):
+        for row in range(block_size):
+            _page_row(canvas, block, row, held.get((block, row)), colours)
+    named = {out: (b, i) for b, i, out in held.values()}
+    for out in range(rows):
+        y = _out_row(out)
+        b, i = named.get(out, (None, None))
+        canvas.text((610, y + 16), f"out row {out}", size=12, anchor="end", mono=True)
+        canvas.rect((620, y, 150, 24), "#ffffff" if b is None else colours[b])
+        words = "unchanged" if b is None else f"sequence {b}, row {i}"
+        canvas.text((695, y + 16), words, size=12, anchor="middle",
+                    fill=GREY if b is None else "#1f2933")
+    return canvas.render()
+
+
+def _out_row(out):
+    """Top of a row of out."""
+    return 110 + out * 28
+
+
+def _page_row(canvas, block, row, held, colours):
+    y = 80 + block * 96 + row * 21
+    canvas.text((30, y + 14), f"block {block}, row {row}", size=12, mono=True)
+    canvas.rect((140, y, 150, 18), "#ffffff" if held is None else colours[held[0]])
+    if held is None:
+        return
+    canvas.text((215, y + 13), f"sequence {held[0]}, row {held[1]}", size=12, anchor="middle")
+    canvas.arrow((292, y + 9), (520, _out_row(held[2]) + 12))

@@ -7,7 +7,7 @@ import sys
 
 from cache_drawing import Drawing, Painter, Part
 from cache_layout import in_turn, pa_nz, paged_hnd, paged_nhd, shuffled_v, transposed
-from diagrams import architecture, pipeline, slots
+from diagrams import architecture, page_table, pipeline, slots
 
 # The example of every drawing: small enough to number each run of memory.
 BLOCKS, BLOCK_SIZE, HEADS, HEAD_DIM = 2, 4, 2, 64
@@ -225,6 +225,7 @@ def drawings():
         "architecture.svg": architecture(),
         "pipeline.svg": pipeline(),
         "slots.svg": slots(),
+        "page_table.svg": page_table(),
         "pa_nz_int8.svg": draw_pa_nz(32, "int8"),
         "pa_nz_16bit.svg": draw_pa_nz(16, "16-bit"),
         "paged_nhd.svg": draw_paged_nhd(),
