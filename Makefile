@@ -7,7 +7,7 @@ PACKAGES := tools/install_packages.sh
 THREAD_TESTS := consistency_test property_test shape_test environment_test capi_addresses_test \
   capi_life_cycle_test capi_runtime_test faults_door_test
 # Without the branches that compilers make: of exceptions, and of guards of static objects.
-COVERED := --root . --filter 'src/(ops|plan|capi)/' --exclude-throw-branches \
+COVERED := --root . --filter 'src/(ops|plan|capi|models)/' --exclude-throw-branches \
   --exclude-unreachable-branches --exclude-branches-by-pattern '.*static auto& .*'
 FORMATTED := include src reference cases tests tools examples bench
 
@@ -86,7 +86,7 @@ tsan: ## Run the tests of threads under clang's ThreadSanitizer
 fuzz: ## Fuzz each target for SECONDS (600), under the sanitizers
 	@$(PACKAGES) library tools tests clang
 	cmake --preset asan
-	cmake --build --preset asan --target cases_fuzz plan_fuzz aclnn_fuzz
+	cmake --build --preset asan --target cases_fuzz fused_fuzz config_fuzz plan_fuzz aclnn_fuzz
 	tests/fuzz/run.sh build/asan $(SECONDS)
 
 .PHONY: aarch64

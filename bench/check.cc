@@ -6,24 +6,39 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
+#include <memory>
 #include <vector>
 
+#include "base/float8.h"
 #include "base/half.h"
-#include "bench/baselines/baselines.h"
-#include "bench/workload.h"
+#include "bench/subject.h"
 
 namespace qkvfuse::bench {
 namespace {
 
+using cases::NamedView;
 using cases::TensorId;
 
-constexpr TensorId kOutputs[] = {TensorId::kQOut, TensorId::kKCache, TensorId::kVCache};
+template <typename T>
+T ElementOf(const TensorView& view, int64_t i) {
+  return static_cast<const T*>(view.data)[i];
+}
 
 double ValueOf(const TensorView& view, int64_t i) {
-  if (view.dtype == DType::kInt8) return static_cast<const int8_t*>(view.data)[i];
-  const uint16_t bits = static_cast<const uint16_t*>(view.data)[i];
-  return view.dtype == DType::kFloat16 ? FloatFromHalf(bits) : FloatFromBFloat16(bits);
+  switch (view.dtype) {
+    case DType::kInt8:
+      return ElementOf<int8_t>(view, i);
+    case DType::kFloat32:
+      return ElementOf<float>(view, i);
+    case DType::kFloat16:
+      return FloatFromHalf(ElementOf<uint16_t>(view, i));
+    case DType::kFloat8E4M3:
+      return FloatFromFloat8<kE4M3>(ElementOf<uint8_t>(view, i));
+    case DType::kFloat8E5M2:
+      return FloatFromFloat8<kE5M2>(ElementOf<uint8_t>(view, i));
+    default:
+      return FloatFromBFloat16(ElementOf<uint16_t>(view, i));
+  }
 }
 
 std::vector<double> ValuesOf(const TensorView& view) {
@@ -32,16 +47,34 @@ std::vector<double> ValuesOf(const TensorView& view) {
   return values;
 }
 
-/// How far two passes that round to 16 bits on the way may move a result. Each of the two values
-/// that RoPE turns was rounded twice more, and cos and sin are at most 1, so together they move a
-/// result by less than four units of roundoff of the larger one, which is at most sqrt(2) times the
-/// larger result; both results are rounded once more.
+/// Of one rounding, relative to the value.
+double RoundoffOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return 0x1p-24;
+    case DType::kFloat16:
+      return 0x1p-11;
+    case DType::kBFloat16:
+      return 0x1p-8;
+    case DType::kFloat8E4M3:
+      return 0x1p-4;
+    default:  // fp8_e5m2
+      return 0x1p-3;
+  }
+}
+
+/// How far two passes that round to the rows' type on the way may move a result. Each of the two
+/// values that RoPE turns was rounded twice more, and cos and sin are at most 1, so together they
+/// move a result by less than four units of roundoff of the larger one, which is at most sqrt(2)
+/// times the larger result; both results are rounded once more.
 double ToleranceOf(const TensorView& view, DType intermediate, double magnitude) {
-  const double roundoff = intermediate == DType::kFloat16 ? 0x1p-11 : 0x1p-8;
+  const double roundoff = RoundoffOf(intermediate);
   constexpr double kUnits = 8;
   // Codes: in steps of the scale, and one for the rounding.
   if (view.dtype == DType::kInt8) return 1 + kUnits * roundoff * 128;
-  return kUnits * roundoff * magnitude;
+  // A value that was moved across the middle of two codes gives the other one.
+  const double step = IsFloat8(view.dtype) ? 2 * RoundoffOf(view.dtype) : 0;
+  return (kUnits * roundoff + step) * magnitude;
 }
 
 double LargestOf(const std::vector<double>& values) {
@@ -58,76 +91,66 @@ double MagnitudeAt(const std::vector<double>& values, size_t i, size_t head_dim)
   return std::max(std::abs(values[i]), std::abs(values[partner]));
 }
 
-Status Differs(const char* what, TensorId id, size_t i, double expected, double actual) {
+Status Differs(const char* what, const NamedView& output, size_t i, double expected,
+               double actual) {
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("{}: element {} of {} is {}, the fused call gives {}", what, i,
-                            cases::Name(id), actual, expected));
+                            output.name, actual, expected));
 }
 
-using RunBaseline = void (*)(const Baselines&, const Workload&);
+using RunBaseline = void (Subject::*)(int threads);
 
 /// The values of every output after the fused call and after a baseline.
 template <typename Compare>
-Status CompareRuns(Workload& workload, RunBaseline run, Compare compare) {
-  const Baselines baselines(workload.plan(), workload.tokens());
-  workload.ClearOutputs();
-  RunOptions options;
-  options.threads = workload.threads();
-  Status status =
-      workload.plan().Run(workload.set(0), workload.tokens(), workload.workspace(), options);
-  if (!status.ok()) return status;
+Status CompareRuns(Subject& subject, int threads, RunBaseline run, Compare compare) {
+  subject.ClearOutputs();
+  subject.RunFused(threads);
+  const std::vector<NamedView> outputs = subject.Outputs();
   std::vector<std::vector<double>> expected;
-  for (const TensorId id : kOutputs) expected.push_back(ValuesOf(workload.Output(id)));
-  workload.ClearOutputs();
-  run(baselines, workload);
-  for (size_t output = 0; output < std::size(kOutputs); ++output) {
-    const TensorView view = workload.Output(kOutputs[output]);
-    if (LargestOf(expected[output]) == 0) {
-      return Differs("nothing was written", kOutputs[output], 0, 0, 0);
-    }
-    Status same = compare(kOutputs[output], view, expected[output], ValuesOf(view));
+  for (const NamedView& output : outputs) expected.push_back(ValuesOf(output.view));
+  subject.ClearOutputs();
+  (subject.*run)(threads);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (LargestOf(expected[o]) == 0) return Differs("nothing was written", outputs[o], 0, 0, 0);
+    Status same = compare(outputs[o], expected[o], ValuesOf(outputs[o].view));
     if (!same.ok()) return same;
   }
   return {};
 }
 
 Status CheckUnfused(const cases::Case& c) {
-  Workload workload(c, 0);
-  const auto compare = [&](TensorId id, const TensorView& view, const std::vector<double>& expected,
+  const std::unique_ptr<Subject> subject = MakeSubject(c, 0);
+  const auto compare = [&](const NamedView& output, const std::vector<double>& expected,
                            const std::vector<double>& actual) -> Status {
     const double largest = LargestOf(expected);
+    // Tables of op=fused are no rotations, and pairs differ: there, too, the largest of all.
+    const bool has_pairs = output.id == TensorId::kQOut && !c.is_fused();
     for (size_t i = 0; i < actual.size(); ++i) {
-      const double magnitude = id == TensorId::kQOut
-                                   ? MagnitudeAt(expected, i, static_cast<size_t>(c.head_dim))
-                                   : largest;
+      const double magnitude =
+          has_pairs ? MagnitudeAt(expected, i, static_cast<size_t>(c.head_dim)) : largest;
       const double difference = std::abs(expected[i] - actual[i]);
-      if (!(difference <= ToleranceOf(view, c.dtype, magnitude))) {
-        return Differs("unfused", id, i, expected[i], actual[i]);
+      if (!(difference <= ToleranceOf(output.view, c.dtype, magnitude))) {
+        return Differs("unfused", output, i, expected[i], actual[i]);
       }
     }
     return {};
   };
-  const auto run = [](const Baselines& baselines, const Workload& w) {
-    baselines.RunUnfused(w.set(0), w.workspace(), w.threads());
-  };
-  return CompareRuns(workload, run, compare);
+  return CompareRuns(*subject, c.threads, &Subject::RunUnfused, compare);
 }
 
 Status CheckConvertCopy(const cases::Case& c) {
-  Workload workload(c, 0, Data::kIdentity);
-  const auto compare = [](TensorId id, const TensorView&, const std::vector<double>& expected,
+  const std::unique_ptr<Subject> subject = MakeSubject(c, 0, Data::kIdentity);
+  if (!subject->has_convert_copy()) return {};
+  const auto compare = [](const NamedView& output, const std::vector<double>& expected,
                           const std::vector<double>& actual) -> Status {
     for (size_t i = 0; i < actual.size(); ++i) {
       if (actual[i] != expected[i]) {
-        return Differs("convert_copy", id, i, expected[i], actual[i]);
+        return Differs("convert_copy", output, i, expected[i], actual[i]);
       }
     }
     return {};
   };
-  const auto run = [](const Baselines& baselines, const Workload& w) {
-    baselines.RunConvertCopy(w.set(0), w.workspace(), w.threads());
-  };
-  return CompareRuns(workload, run, compare);
+  return CompareRuns(*subject, c.threads, &Subject::RunConvertCopy, compare);
 }
 
 /// The case with few tokens: comparing is slow.

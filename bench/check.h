@@ -7,9 +7,9 @@
 
 namespace qkvfuse::bench {
 
-/// Compares, over at most 64 tokens of the case: unfused with fused within the rounding of 16-bit
-/// intermediates, and convert-and-copy with fused bit for bit on data that the operator leaves as
-/// it is. The sentence of a refusal names the output.
+/// Compares, over at most 64 tokens of the case: unfused with fused within the rounding of the rows
+/// in between, and convert-and-copy, where there is one, with fused bit for bit on data that the
+/// operator leaves as it is. The sentence of a refusal names the output.
 [[nodiscard]] Status CheckBaselines(const cases::Case& c);
 
 }  // namespace qkvfuse::bench

@@ -11,25 +11,26 @@
 
 #include "bench/grid.h"
 #include "bench/machine.h"
-#include "bench/workload.h"
+#include "bench/subject.h"
 #include "qkvfuse/qkvfuse.hpp"
 
 namespace qkvfuse::bench {
 namespace {
 
 void RunRow(benchmark::State& state, const Row& row) try {
-  Workload workload(row.c, row.regime == Regime::kCold ? ColdBytes() : 0);
+  const std::unique_ptr<Subject> subject =
+      MakeSubject(row.c, row.regime == Regime::kCold ? ColdBytes() : 0);
   RunOptions options;
-  options.threads = workload.threads();
+  options.threads = row.c.threads;
   while (state.KeepRunning()) {
     const Status status =
-        workload.plan().Run(workload.NextSet(), workload.tokens(), workload.workspace(), options);
+        subject->plan().Run(subject->NextSet(), subject->tokens(), subject->workspace(), options);
     if (!status.ok()) return state.SkipWithError(status.message().c_str());
   }
   const auto calls = static_cast<int64_t>(state.iterations());
   state.SetItemsProcessed(calls * row.tokens());
-  state.SetBytesProcessed(calls * workload.plan().TrafficOf(workload.tokens()).total());
-  state.SetLabel(workload.plan().target());
+  state.SetBytesProcessed(calls * subject->plan().TrafficOf(subject->tokens()).total());
+  state.SetLabel(subject->plan().target());
 } catch (const std::exception& error) {
   state.SkipWithError(error.what());
 }

@@ -15,7 +15,7 @@ namespace qkvfuse::bench {
 enum class Regime { kHot, kCold };
 
 struct Row {
-  std::string name;  // qnr/32x8x128/bf16/int8/pa_nz/T64/hot/1t
+  std::string name;  // qnr/32x8x128/bf16/int8/pa_nz/T64/hot/1t, fused/qwen3/32x8x128/bf16/...
   cases::Case c;     // with the number of threads
   Regime regime = Regime::kHot;
 
@@ -30,7 +30,7 @@ inline constexpr int64_t kTokenCounts[] = {1, 8, 16, 64, 256, 512, 2048, 8192};
 inline constexpr int64_t kMaxDecodeTokens = 64;
 
 /// Every row: operators x shapes x types x caches x layouts x T x regimes x threads, as far as an
-/// operator offers them.
+/// operator offers them, and the general operator (fused/...) for a list of models.
 [[nodiscard]] std::vector<Row> FullGrid();
 
 /// What is looked at most, in a minute or two.

@@ -3,12 +3,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <deque>
+#include <functional>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/baselines/baselines.h"
 #include "bench/check.h"
 #include "bench/machine.h"
-#include "bench/workload.h"
+#include "bench/subject.h"
 
 namespace qkvfuse::bench {
 namespace {
@@ -20,53 +24,84 @@ std::string CaseKey(const Row& row) {
   return cases::PrintCase(c);
 }
 
-/// The calls that are timed; they share the turns of the sets.
+/// Whether the copy is faster with stores that bypass the caches.
+bool BypassingIsFaster(StreamCopy& copy, int parts) {
+  constexpr Budget kShort{0.005, 200e-6, 3};
+  const std::vector<Series> times =
+      Alternate({[&] { copy.Run(parts, false); }, [&] { copy.Run(parts, true); }}, kShort);
+  return SpreadOf(times[1]).median < SpreadOf(times[0]).median;
+}
+
+/// The calls that a row times, and after Measure their times.
 class Contenders {
  public:
-  Contenders(Workload& workload, int threads)
-      : workload_(workload),
-        threads_(threads),
-        baselines_(workload.plan(), workload.tokens()),
-        copy_(workload.plan(), workload.tokens(), workload.sets()) {
-    options_.threads = threads;
+  const Series& Add(std::function<void()> call) {
+    calls_.push_back(std::move(call));
+    return times_.emplace_back();
   }
-
-  void Fused() {
-    const Status status = workload_.plan().Run(workload_.NextSet(), workload_.tokens(),
-                                               workload_.workspace(), options_);
-    if (!status.ok()) throw std::runtime_error(status.message());
+  /// Times that stay empty where the row does not have the contender.
+  const Series& AddIf(bool exists, std::function<void()> call) {
+    return exists ? Add(std::move(call)) : none_;
   }
-  void Unfused() { baselines_.RunUnfused(workload_.NextSet(), workload_.workspace(), threads_); }
-  void ConvertCopy() {
-    baselines_.RunConvertCopy(workload_.NextSet(), workload_.workspace(), threads_);
-  }
-  void Copy(bool bypasses_caches) { copy_.Run(parts(), bypasses_caches); }
-  void Kernel() {
-    workload_.plan().RunRange(workload_.NextSet(), workload_.tokens(), 0,
-                              workload_.tokens().total(), workload_.workspace());
-  }
-  void Check() {
-    (void)workload_.plan().Check(workload_.NextSet(), workload_.tokens(), workload_.workspace());
-  }
-  [[nodiscard]] int parts() const {
-    return PartsOf(workload_.plan(), workload_.tokens(), threads_);
-  }
-
-  /// Whether the copy is faster with stores that bypass the caches.
-  [[nodiscard]] bool BypassingIsFaster() {
-    constexpr Budget kShort{0.005, 200e-6, 3};
-    const std::vector<Series> times =
-        Alternate({[this] { Copy(false); }, [this] { Copy(true); }}, kShort);
-    return SpreadOf(times[1]).median < SpreadOf(times[0]).median;
+  void Measure(const Budget& budget) {
+    std::vector<Series> measured = Alternate(calls_, budget);
+    std::move(measured.begin(), measured.end(), times_.begin());
   }
 
  private:
-  Workload& workload_;
-  int threads_;
-  RunOptions options_;
-  Baselines baselines_;
-  StreamCopy copy_;
+  Series none_;
+  std::vector<std::function<void()>> calls_;
+  std::deque<Series> times_;  // references to its elements stay
 };
+
+std::optional<Spread> SpreadIfAny(const Series& times) {
+  return times.empty() ? std::nullopt : std::optional(SpreadOf(times));
+}
+
+std::optional<Spread> RatioIfAny(const Series& numerator, const Series& denominator) {
+  const bool has_both = !numerator.empty() && !denominator.empty();
+  return has_both ? std::optional(RatioOf(numerator, denominator)) : std::nullopt;
+}
+
+/// Fills in the times and ratios of a row.
+void Time(Subject& subject, const Budget& budget, RowResult* result) {
+  const Plan& plan = subject.plan();
+  const TokenCount tokens = subject.tokens();
+  const int threads = result->row.c.threads;
+  const bool is_one_token = result->row.tokens() == 1;
+  StreamCopy copy(plan, tokens, subject.sets());
+  const bool bypasses = BypassingIsFaster(copy, result->parts);
+
+  Contenders contenders;
+  const Series& fused = contenders.Add([&] { subject.RunFused(threads); });
+  const Series& unfused = contenders.Add([&] { subject.RunUnfused(threads); });
+  const Series& convert_copy =
+      contenders.AddIf(subject.has_convert_copy(), [&] { subject.RunConvertCopy(threads); });
+  const Series& general = contenders.AddIf(subject.general_plan() != nullptr,
+                                           [&] { subject.Run(*subject.general_plan(), threads); });
+  const Series& roof = contenders.Add([&] { copy.Run(result->parts, bypasses); });
+  const Series& kernel = contenders.AddIf(is_one_token, [&] {
+    plan.RunRange(subject.NextSet(), tokens, 0, tokens.total(), subject.workspace());
+  });
+  const Series& check = contenders.AddIf(
+      is_one_token, [&] { (void)plan.Check(subject.NextSet(), tokens, subject.workspace()); });
+  contenders.Measure(budget);
+
+  result->roof_bypasses_caches = bypasses;
+  result->rounds = fused.size();
+  result->fused = SpreadOf(fused);
+  result->unfused = SpreadOf(unfused);
+  result->convert_copy = SpreadIfAny(convert_copy);
+  result->general = SpreadIfAny(general);
+  result->roof = SpreadOf(roof);
+  result->kernel = SpreadIfAny(kernel);
+  result->check = SpreadIfAny(check);
+  result->share_of_roof = RatioOf(roof, fused);
+  result->unfused_ratio = RatioOf(unfused, fused);
+  result->over_floor = RatioIfAny(fused, convert_copy);
+  result->general_ratio = RatioIfAny(general, fused);
+  result->call_ratio = RatioIfAny(fused, kernel);
+}
 
 }  // namespace
 
@@ -83,61 +118,29 @@ void RowRunner::Prepare(const Row& row) {
   const bool is_cold = row.regime == Regime::kCold;
   const std::string wanted = key + (is_cold ? " cold" : " hot");
   if (wanted == loaded_) return;
-  workload_.reset();
-  workload_ = std::make_unique<Workload>(row.c, is_cold ? ColdBytes() : 0);
+  subject_.reset();
+  subject_ = MakeSubject(row.c, is_cold ? ColdBytes() : 0);
   loaded_ = wanted;
 }
 
 RowResult RowRunner::Run(const Row& row) {
   Prepare(row);
-  Contenders contenders(*workload_, row.c.threads);
+  const Plan& plan = subject_->plan();
+  const TokenCount tokens = subject_->tokens();
   RowResult result;
   result.row = row;
-  result.target = workload_->plan().target();
-  result.parts = contenders.parts();
-  result.sets = workload_->sets();
-  result.traffic = workload_->plan().TrafficOf(workload_->tokens());
-  const bool bypasses = contenders.BypassingIsFaster();
-  result.roof_bypasses_caches = bypasses;
-
-  std::vector<std::function<void()>> calls = {
-      [&] { contenders.Fused(); }, [&] { contenders.Unfused(); }, [&] { contenders.ConvertCopy(); },
-      [&] { contenders.Copy(bypasses); }};
-  const bool is_one_token = row.tokens() == 1;
-  if (is_one_token) {
-    calls.emplace_back([&] { contenders.Kernel(); });
-    calls.emplace_back([&] { contenders.Check(); });
-  }
-  const std::vector<Series> times = Alternate(calls, budget_);
-  const Series& fused = times[0];
-  result.rounds = fused.size();
-  result.fused = SpreadOf(fused);
-  result.unfused = SpreadOf(times[1]);
-  result.convert_copy = SpreadOf(times[2]);
-  result.roof = SpreadOf(times[3]);
-  result.share_of_roof = RatioOf(times[3], fused);
-  result.over_floor = RatioOf(fused, times[2]);
-  result.unfused_ratio = RatioOf(times[1], fused);
-  if (is_one_token) {
-    result.kernel = SpreadOf(times[4]);
-    result.check = SpreadOf(times[5]);
-    result.call_ratio = RatioOf(fused, times[4]);
-  }
+  result.target = plan.target();
+  result.parts = PartsOf(plan, tokens, row.c.threads);
+  result.sets = subject_->sets();
+  result.traffic = plan.TrafficOf(tokens);
+  result.passes = subject_->DescribePasses();
+  Time(*subject_, budget_, &result);
   return result;
 }
 
-Duel FightDuel(Workload& workload, int threads, const Budget& budget) {
-  const Baselines baselines(workload.plan(), workload.tokens());
-  RunOptions options;
-  options.threads = threads;
+Duel FightDuel(Subject& subject, int threads, const Budget& budget) {
   const std::vector<Series> times =
-      Alternate({[&] {
-                   const Status status = workload.plan().Run(workload.NextSet(), workload.tokens(),
-                                                             workload.workspace(), options);
-                   if (!status.ok()) throw std::runtime_error(status.message());
-                 },
-                 [&] { baselines.RunUnfused(workload.NextSet(), workload.workspace(), threads); }},
-                budget);
+      Alternate({[&] { subject.RunFused(threads); }, [&] { subject.RunUnfused(threads); }}, budget);
   return {SpreadOf(times[0]), SpreadOf(times[1]), RatioOf(times[1], times[0])};
 }
 

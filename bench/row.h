@@ -23,17 +23,20 @@ struct RowResult {
   // Seconds per call.
   Spread fused;  // Plan::Run: Check and kernels
   Spread unfused;
-  Spread convert_copy;
+  std::string passes;                  // op=fused: those of unfused
+  std::optional<Spread> convert_copy;  // not op=fused
+  std::optional<Spread> general;       // op=fused: Plan::Run on the general path
   Spread roof;
   bool roof_bypasses_caches = false;  // which of the two copies was faster
   std::optional<Spread> kernel;       // RunRange; rows of one token
   std::optional<Spread> check;        // Check; rows of one token
 
   // Within each round.
-  Spread share_of_roof;              // roof / fused
-  Spread over_floor;                 // fused / convert_copy
-  Spread unfused_ratio;              // unfused / fused
-  std::optional<Spread> call_ratio;  // fused / kernel
+  Spread share_of_roof;                 // roof / fused
+  Spread unfused_ratio;                 // unfused / fused
+  std::optional<Spread> over_floor;     // fused / convert_copy
+  std::optional<Spread> general_ratio;  // general / fused
+  std::optional<Spread> call_ratio;     // fused / kernel
 
   [[nodiscard]] double us_per_token() const { return PerToken(fused); }
   [[nodiscard]] double PerToken(const Spread& seconds) const {
@@ -49,7 +52,7 @@ struct RowResult {
   [[nodiscard]] double spread() const { return (fused.p90 - fused.p10) / fused.median; }
 };
 
-class Workload;
+class Subject;
 
 /// Measures rows; buffers live as long as neighbours share their case.
 class RowRunner {
@@ -66,8 +69,8 @@ class RowRunner {
 
   Budget budget_;
   std::string checked_;  // the case whose baselines were compared last
-  std::string loaded_;   // the case and regime of workload_
-  std::unique_ptr<Workload> workload_;
+  std::string loaded_;   // the case and regime of subject_
+  std::unique_ptr<Subject> subject_;
 };
 
 /// Times of the fused call and of the unfused passes alone, for a row.
@@ -76,6 +79,6 @@ struct Duel {
   Spread unfused;
   Spread unfused_ratio;
 };
-[[nodiscard]] Duel FightDuel(Workload& workload, int threads, const Budget& budget);
+[[nodiscard]] Duel FightDuel(Subject& subject, int threads, const Budget& budget);
 
 }  // namespace qkvfuse::bench

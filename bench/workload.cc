@@ -100,8 +100,9 @@ CacheLayout LayoutOf(const Case& c, const cases::CacheCase& cache, int64_t heads
       return PagedNhd(pool.blocks, rows, heads, c.head_dim);
     case cases::Layout::kContiguous:
       return ContiguousBsnd(pool.blocks, rows, heads, c.head_dim);
+    default:
+      throw std::runtime_error("bench: layouts of op=fused are not timed");
   }
-  return {};
 }
 
 /// Blocks and rows of a pool in which every set has rows of its own.

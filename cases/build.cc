@@ -9,53 +9,148 @@ namespace {
 
 constexpr size_t kOutputMargin = 256;  // poisoned bytes on both sides of an output
 
-StridedShape CacheShape(const Case& c, const CacheCase& cache, int64_t heads) {
-  if (c.layout != Layout::kPaNz) {
-    return StridedShape::Contiguous({BlockCount(c), c.block_size, heads, c.head_dim});
+StridedShape CacheShape(const Case& c, TensorId id) {
+  const bool is_k = id == TensorId::kKCache;
+  const CacheCase& cache = is_k ? c.k_cache : c.v_cache;
+  const int64_t heads = is_k ? c.heads.k : c.heads.v;
+  const int64_t head_dim = is_k ? c.head_dim : c.v_head_dim();
+  const int64_t blocks = BlockCount(c);
+  const int64_t rows = c.block_size;
+  const int64_t x = SplitOf(cache);
+  switch (c.layout) {
+    case Layout::kPaNz: {
+      const int64_t chunk = ChunkOf(cache);
+      return StridedShape::Contiguous({blocks, heads * head_dim / chunk, rows, chunk});
+    }
+    case Layout::kPaged:
+    case Layout::kContiguous:
+      return StridedShape::Contiguous({blocks, rows, heads, head_dim});
+    case Layout::kHeadsFirst:
+      return StridedShape::Contiguous({blocks, heads, rows, head_dim});
+    case Layout::kXSplit:
+      if (!is_k) return StridedShape::Contiguous({blocks, heads, head_dim, rows});
+      return StridedShape::Contiguous({blocks, heads, head_dim / x, rows, x});
+    case Layout::kTransposed:
+      return StridedShape::Contiguous({blocks, heads, head_dim, rows});
+    case Layout::kShuffled:
+      if (is_k) return StridedShape::Contiguous({blocks, heads, head_dim / x, rows, x});
+      return StridedShape::Contiguous({blocks, heads, rows / x, head_dim, x});
   }
-  const int64_t chunk = ChunkOf(cache);
-  return StridedShape::Contiguous({BlockCount(c), heads * c.head_dim / chunk, c.block_size, chunk});
+  return {};
 }
 
-StridedShape RowShape(const Case& c, int64_t heads) {
-  return StridedShape::Contiguous({c.tokens.batch, c.tokens.sequence, heads, c.head_dim});
+StridedShape RowShape(const Case& c, int64_t heads, int64_t head_dim) {
+  return StridedShape::Contiguous({c.tokens.batch, c.tokens.sequence, heads, head_dim});
+}
+
+/// Packed rows; v heads of another size make them one long head.
+StridedShape PackedShape(const Case& c) {
+  if (c.v_head_dim() == c.head_dim) return RowShape(c, c.heads.total(), c.head_dim);
+  return RowShape(c, 1, c.channels());
+}
+
+StridedShape TableShape(const Case& c) {
+  const bool is_joined = c.is_fused() && c.fused.table == RopeSpec::Table::kJoined;
+  const bool half_width = c.is_fused() && c.fused.half_width;
+  const int64_t entries = half_width && !is_joined ? c.rotary_dim() / 2 : c.rotary_dim();
+  if (c.is_fused() && c.fused.table != RopeSpec::Table::kRowPerToken) {
+    return StridedShape::Contiguous({c.fused.max_positions, entries});
+  }
+  return StridedShape::Contiguous({c.tokens.batch, c.tokens.sequence, entries});
+}
+
+StridedShape GammaShape(const Case& c, NormSpec::Kind kind, int64_t heads, int64_t head_dim) {
+  if (!c.is_fused() || kind != NormSpec::Kind::kFullWidth) {
+    return StridedShape::Contiguous({head_dim});
+  }
+  return StridedShape::Contiguous({heads, head_dim});
+}
+
+StridedShape SlotShape(const Case& c) {
+  switch (c.slot_mode) {
+    case SlotMode::kSlotPerToken:
+      return StridedShape::Contiguous({c.tokens.total()});
+    case SlotMode::kStartPerSequence:
+      return StridedShape::Contiguous({c.tokens.batch});
+    case SlotMode::kPageTable:
+      return StridedShape::Contiguous({c.fused.sequences, PagesOf(c)});
+  }
+  return {};
+}
+
+StridedShape ScaleShape(const CacheCase& cache, int64_t heads, int64_t head_dim) {
+  if (cache.granularity == ScaleGranularity::kTensor) return StridedShape::Contiguous({1});
+  if (cache.granularity == ScaleGranularity::kHead) return StridedShape::Contiguous({heads});
+  return StridedShape::Contiguous({heads, head_dim});
 }
 
 StridedShape ShapeOf(const Case& c, TensorId id) {
+  const int64_t tokens = c.tokens.total();
   switch (id) {
     case TensorId::kX:
-      return RowShape(c, c.heads.total());
+      return PackedShape(c);
+    case TensorId::kQ:
+      return RowShape(c, c.heads.q, c.head_dim);
+    case TensorId::kK:
+      return RowShape(c, c.heads.k, c.head_dim);
+    case TensorId::kV:
+      return RowShape(c, c.heads.v, c.v_head_dim());
     case TensorId::kQGamma:
+      return GammaShape(c, c.fused.q_norm, c.heads.q, c.head_dim);
     case TensorId::kKGamma:
-      return StridedShape::Contiguous({c.head_dim});
+      return GammaShape(c, c.fused.k_norm, c.heads.k, c.head_dim);
+    case TensorId::kVGamma:
+      return GammaShape(c, c.fused.v_norm, c.heads.v, c.v_head_dim());
     case TensorId::kCos:
     case TensorId::kSin:
-      return StridedShape::Contiguous({c.tokens.batch, c.tokens.sequence, c.head_dim});
+      return TableShape(c);
+    case TensorId::kPositions:
+      if (c.fused.sections == RopeSpec::Sections::kNone) return StridedShape::Contiguous({tokens});
+      return StridedShape::Contiguous({3, tokens});
     case TensorId::kSlots:
-      return StridedShape::Contiguous(
-          {c.slot_mode == SlotMode::kSlotPerToken ? c.tokens.total() : c.tokens.batch});
+      return SlotShape(c);
+    case TensorId::kLengths:
+      return StridedShape::Contiguous({c.fused.sequences});
+    case TensorId::kRowOffsets:
+      return StridedShape::Contiguous({c.fused.sequences + 1});
+    case TensorId::kQScale:
+    case TensorId::kQOffset:
+      return ScaleShape(c.fused.q_out, c.heads.q, c.head_dim);
     case TensorId::kKScale:
     case TensorId::kKOffset:
-      return StridedShape::Contiguous({c.heads.k, c.head_dim});
+      return ScaleShape(c.k_cache, c.heads.k, c.head_dim);
     case TensorId::kVScale:
     case TensorId::kVOffset:
-      return StridedShape::Contiguous({c.heads.v, c.head_dim});
+      return ScaleShape(c.v_cache, c.heads.v, c.v_head_dim());
     case TensorId::kWeightScale:
     case TensorId::kBias:
+      if (c.v_head_dim() != c.head_dim) return StridedShape::Contiguous({1, c.channels()});
       return StridedShape::Contiguous({c.heads.total(), c.head_dim});
     case TensorId::kTokenScale:
-      return StridedShape::Contiguous({c.tokens.total()});
+      return StridedShape::Contiguous({tokens});
+    case TensorId::kQSums:
+    case TensorId::kKSums:
+      return StridedShape::Contiguous({tokens, c.fused.gathered_heads});
     case TensorId::kQOut:
     case TensorId::kQBeforeQuant:
-      return RowShape(c, c.heads.q);
+      return RowShape(c, c.heads.q, c.head_dim);
     case TensorId::kKOut:
-      return RowShape(c, c.heads.k);
+      return RowShape(c, c.heads.k, c.head_dim);
     case TensorId::kVOut:
-      return RowShape(c, c.heads.v);
+      return RowShape(c, c.heads.v, c.v_head_dim());
+    case TensorId::kQScaleOut:
+      return StridedShape::Contiguous({c.tokens.batch, c.tokens.sequence, c.heads.q});
+    case TensorId::kQHeadSums:
+      return StridedShape::Contiguous({tokens, c.heads.q});
+    case TensorId::kKHeadSums:
+      return StridedShape::Contiguous({tokens, c.heads.k});
     case TensorId::kKCache:
-      return CacheShape(c, c.k_cache, c.heads.k);
     case TensorId::kVCache:
-      return CacheShape(c, c.v_cache, c.heads.v);
+      return CacheShape(c, id);
+    case TensorId::kKScaleCache:
+      return StridedShape::Contiguous({BlockCount(c), c.block_size, c.heads.k});
+    case TensorId::kVScaleCache:
+      return StridedShape::Contiguous({BlockCount(c), c.block_size, c.heads.v});
   }
   return {};
 }
@@ -63,24 +158,37 @@ StridedShape ShapeOf(const Case& c, TensorId id) {
 DType DTypeOf(const Case& c, TensorId id) {
   switch (id) {
     case TensorId::kX:
+    case TensorId::kQ:
+    case TensorId::kK:
+    case TensorId::kV:
       return c.x_dtype;
     case TensorId::kSlots:
+    case TensorId::kLengths:
+    case TensorId::kRowOffsets:
       return c.slot_dtype;
+    case TensorId::kPositions:
+      return c.fused.position_dtype;
     case TensorId::kBias:
       return c.bias.value_or(DType::kFloat32);
     case TensorId::kKCache:
       return c.k_cache.dtype;
     case TensorId::kVCache:
       return c.v_cache.dtype;
-    case TensorId::kKScale:
-    case TensorId::kVScale:
-    case TensorId::kKOffset:
-    case TensorId::kVOffset:
-    case TensorId::kWeightScale:
-    case TensorId::kTokenScale:
-      return DType::kFloat32;
+    case TensorId::kQGamma:
+    case TensorId::kKGamma:
+    case TensorId::kVGamma:
+      return c.is_fused() ? c.fused.gamma_dtype : c.dtype;
+    case TensorId::kCos:
+    case TensorId::kSin:
+      return c.is_fused() ? c.fused.table_dtype : c.dtype;
+    case TensorId::kQOut:
+      return c.is_fused() ? c.fused.q_out.dtype : c.dtype;
+    case TensorId::kQBeforeQuant:
+    case TensorId::kKOut:
+    case TensorId::kVOut:
+      return c.is_fused() ? c.fused.dense_dtype : c.dtype;
     default:
-      return c.dtype;
+      return DType::kFloat32;  // scales, offsets and sums
   }
 }
 
@@ -102,7 +210,7 @@ class Builder {
         AddInput(id);
       } else if (IsOnX(id)) {
         AddOnX(id);
-      } else if (c_.interleaved && id >= TensorId::kKCache) {
+      } else if (c_.interleaved && (id == TensorId::kKCache || id == TensorId::kVCache)) {
         AddInterleaved(id);
       } else {
         AddOutput(id);
@@ -191,24 +299,40 @@ Tensors TensorsOf(const ProblemMemory& memory) {
   const auto data = [&](TensorId id) { return memory.member(id).library.data; };
   Tensors t;
   t.x = data(TensorId::kX);
+  t.q = data(TensorId::kQ);
+  t.k = data(TensorId::kK);
+  t.v = data(TensorId::kV);
   t.q_gamma = data(TensorId::kQGamma);
   t.k_gamma = data(TensorId::kKGamma);
+  t.v_gamma = data(TensorId::kVGamma);
   t.cos = data(TensorId::kCos);
   t.sin = data(TensorId::kSin);
+  t.positions = data(TensorId::kPositions);
   t.slots = data(TensorId::kSlots);
+  t.lengths = data(TensorId::kLengths);
+  t.row_offsets = data(TensorId::kRowOffsets);
+  t.q_scale = data(TensorId::kQScale);
   t.k_scale = data(TensorId::kKScale);
   t.v_scale = data(TensorId::kVScale);
+  t.q_offset = data(TensorId::kQOffset);
   t.k_offset = data(TensorId::kKOffset);
   t.v_offset = data(TensorId::kVOffset);
   t.weight_scale = data(TensorId::kWeightScale);
   t.token_scale = data(TensorId::kTokenScale);
   t.bias = data(TensorId::kBias);
+  t.q_sums = data(TensorId::kQSums);
+  t.k_sums = data(TensorId::kKSums);
   t.q_out = data(TensorId::kQOut);
   t.q_before_quant = data(TensorId::kQBeforeQuant);
   t.k_out = data(TensorId::kKOut);
   t.v_out = data(TensorId::kVOut);
+  t.q_scale_out = data(TensorId::kQScaleOut);
+  t.q_head_sums = data(TensorId::kQHeadSums);
+  t.k_head_sums = data(TensorId::kKHeadSums);
   t.k_cache = data(TensorId::kKCache);
   t.v_cache = data(TensorId::kVCache);
+  t.k_scale_cache = data(TensorId::kKScaleCache);
+  t.v_scale_cache = data(TensorId::kVScaleCache);
   return t;
 }
 
@@ -251,7 +375,11 @@ reference::Problem ReferenceOf(const ProblemMemory& memory) {
 void BuildTensors(ProblemMemory& memory) {
   Builder(memory).Build();
   memory.tensors = TensorsOf(memory);
-  memory.reference = ReferenceOf(memory);
+  if (memory.c.is_fused()) {
+    memory.fused_reference = FusedReferenceOf(memory);
+  } else {
+    memory.reference = ReferenceOf(memory);
+  }
 }
 
 }  // namespace qkvfuse::cases

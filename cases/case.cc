@@ -2,41 +2,39 @@
 #include "cases/case.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "cases/fields.h"
+
 namespace qkvfuse::cases {
 namespace {
 
-template <typename E>
-struct Word {
-  E value;
-  std::string_view text;
-};
-
 constexpr Word<Operator> kOperators[] = {{Operator::kQkvRmsNormRopeCache, "qnr"},
-                                         {Operator::kDequantRopeQuantKvcache, "drq"}};
-constexpr Word<Layout> kLayouts[] = {
-    {Layout::kPaNz, "pa_nz"}, {Layout::kPaged, "paged"}, {Layout::kContiguous, "contiguous"}};
+                                         {Operator::kDequantRopeQuantKvcache, "drq"},
+                                         {Operator::kFusedQkv, "fused"}};
+constexpr Word<Layout> kLayouts[] = {{Layout::kPaNz, "pa_nz"},
+                                     {Layout::kPaged, "paged"},
+                                     {Layout::kContiguous, "contiguous"},
+                                     {Layout::kHeadsFirst, "heads_first"},
+                                     {Layout::kXSplit, "x_split"},
+                                     {Layout::kTransposed, "transposed"},
+                                     {Layout::kShuffled, "shuffled"}};
 constexpr Word<SlotPattern> kSlotPatterns[] = {{SlotPattern::kSequential, "sequential"},
                                                {SlotPattern::kShuffled, "shuffled"},
                                                {SlotPattern::kPadded, "padded"},
                                                {SlotPattern::kRepeated, "repeated"},
                                                {SlotPattern::kSkipped, "skipped"}};
 constexpr Word<SlotMode> kSlotModes[] = {{SlotMode::kSlotPerToken, "token"},
-                                         {SlotMode::kStartPerSequence, "start"}};
+                                         {SlotMode::kStartPerSequence, "start"},
+                                         {SlotMode::kPageTable, "page_table"}};
 constexpr Word<DataKind> kDataKinds[] = {{DataKind::kUniform, "uniform"},
                                          {DataKind::kHeavyTailed, "heavy_tailed"},
                                          {DataKind::kSpecial, "special"},
                                          {DataKind::kTies, "ties"}};
 constexpr Word<Path> kPaths[] = {
     {Path::kAuto, "auto"}, {Path::kGeneral, "general"}, {Path::kFused, "fused"}};
-constexpr Word<bool> kBooleans[] = {{false, "0"}, {true, "1"}};
-constexpr Word<DType> kDTypes[] = {{DType::kFloat32, "fp32"},  {DType::kFloat16, "fp16"},
-                                   {DType::kBFloat16, "bf16"}, {DType::kInt8, "int8"},
-                                   {DType::kInt32, "int32"},   {DType::kInt64, "int64"}};
 constexpr Word<StridePattern> kStridePatterns[] = {
     {StridePattern::kPacked, "packed"},        {StridePattern::kPitch, "pitch"},
     {StridePattern::kHeadPitch, "head_pitch"}, {StridePattern::kOffset, "offset"},
@@ -44,67 +42,41 @@ constexpr Word<StridePattern> kStridePatterns[] = {
     {StridePattern::kMirrored, "mirrored"},    {StridePattern::kHeadsFirst, "heads_first"},
     {StridePattern::kBroadcast, "broadcast"},  {StridePattern::kLonger, "longer"}};
 constexpr Word<TensorId> kTensorIds[] = {{TensorId::kX, "x"},
+                                         {TensorId::kQ, "q"},
+                                         {TensorId::kK, "k"},
+                                         {TensorId::kV, "v"},
                                          {TensorId::kQGamma, "q_gamma"},
                                          {TensorId::kKGamma, "k_gamma"},
+                                         {TensorId::kVGamma, "v_gamma"},
                                          {TensorId::kCos, "cos"},
                                          {TensorId::kSin, "sin"},
+                                         {TensorId::kPositions, "positions"},
                                          {TensorId::kSlots, "slots"},
+                                         {TensorId::kLengths, "lengths"},
+                                         {TensorId::kRowOffsets, "row_offsets"},
+                                         {TensorId::kQScale, "q_scale"},
                                          {TensorId::kKScale, "k_scale"},
                                          {TensorId::kVScale, "v_scale"},
+                                         {TensorId::kQOffset, "q_offset"},
                                          {TensorId::kKOffset, "k_offset"},
                                          {TensorId::kVOffset, "v_offset"},
                                          {TensorId::kWeightScale, "weight_scale"},
                                          {TensorId::kTokenScale, "token_scale"},
                                          {TensorId::kBias, "bias"},
+                                         {TensorId::kQSums, "q_sums"},
+                                         {TensorId::kKSums, "k_sums"},
                                          {TensorId::kQOut, "q_out"},
                                          {TensorId::kQBeforeQuant, "q_before_quant"},
                                          {TensorId::kKOut, "k_out"},
                                          {TensorId::kVOut, "v_out"},
+                                         {TensorId::kQScaleOut, "q_scale_out"},
+                                         {TensorId::kQHeadSums, "q_head_sums"},
+                                         {TensorId::kKHeadSums, "k_head_sums"},
                                          {TensorId::kKCache, "k_cache"},
-                                         {TensorId::kVCache, "v_cache"}};
-
-template <typename E, size_t n>
-bool ParseWord(std::string_view text, const Word<E> (&words)[n], E& value) {
-  for (const Word<E>& word : words) {
-    if (word.text == text) {
-      value = word.value;
-      return true;
-    }
-  }
-  return false;
-}
-
-template <typename E, size_t n>
-std::string PrintWord(E value, const Word<E> (&words)[n]) {
-  for (const Word<E>& word : words) {
-    if (word.value == value) return std::string(word.text);
-  }
-  return "?";
-}
-
-template <typename T>
-bool ParseNumber(std::string_view text, T& value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end;
-}
-
-template <typename T>
-std::string PrintNumber(T value) {
-  char text[32];
-  const auto [end, error] = std::to_chars(text, text + sizeof(text), value);
-  return error == std::errc() ? std::string(text, end) : "?";
-}
-
-std::vector<std::string_view> Split(std::string_view text, std::string_view separators) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(separators), text.size());
-    if (end > 0) words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
+                                         {TensorId::kVCache, "v_cache"},
+                                         {TensorId::kKScaleCache, "k_scale_cache"},
+                                         {TensorId::kVScaleCache, "v_scale_cache"}};
+static_assert(std::size(kTensorIds) == kTensorCount);
 
 bool ParseHeads(std::string_view text, Case& c) {
   const std::vector<std::string_view> counts = Split(text, "/");
@@ -124,28 +96,6 @@ bool ParseTokens(std::string_view text, Case& c) {
 std::string PrintTokens(const Case& c) {
   const std::string sequence = PrintNumber(c.tokens.sequence);
   return c.tokens.batch == 1 ? sequence : PrintNumber(c.tokens.batch) + "x" + sequence;
-}
-
-// "16bit" stands for the case's dtype, which may come later on the line: ParseCase replaces this.
-constexpr DType kSixteenBit = DType::kFloat32;
-
-bool ParseTypeOrSixteenBit(std::string_view text, DType& dtype) {
-  if (text == "16bit") {
-    dtype = kSixteenBit;
-    return true;
-  }
-  return ParseWord(text, kDTypes, dtype) && dtype != kSixteenBit;
-}
-
-bool ParseCache(std::string_view text, CacheCase& cache) {
-  constexpr std::string_view kOffset = "+offset";
-  cache.has_offset = text.ends_with(kOffset);
-  if (cache.has_offset) text.remove_suffix(kOffset.size());
-  return ParseTypeOrSixteenBit(text, cache.dtype);
-}
-
-std::string PrintCache(const CacheCase& cache) {
-  return PrintWord(cache.dtype, kDTypes) + (cache.has_offset ? "+offset" : "");
 }
 
 bool ParseBias(std::string_view text, Case& c) {
@@ -205,31 +155,11 @@ std::string PrintInPlace(const Case& c) {
   return text;
 }
 
-struct Field {
-  std::string_view key;
-  std::string_view allowed;
-  bool (*parse)(std::string_view text, Case& c);
-  std::string (*print)(const Case& c);
-  bool always = false;  // printed even where it is the default
-};
-
-// Rows whose value is one member of Case.
-template <auto member, auto& words>
-constexpr Field WordField(std::string_view key, std::string_view allowed, bool always = false) {
-  return {key, allowed,
-          [](std::string_view text, Case& c) { return ParseWord(text, words, c.*member); },
-          [](const Case& c) { return PrintWord(c.*member, words); }, always};
-}
-
-template <auto member>
-constexpr Field NumberField(std::string_view key, std::string_view allowed, bool always = false) {
-  return {key, allowed, [](std::string_view text, Case& c) { return ParseNumber(text, c.*member); },
-          [](const Case& c) { return PrintNumber(c.*member); }, always};
-}
-
 template <CacheCase Case::*member>
 constexpr Field CacheField(std::string_view key) {
-  return {key, "int8, int8+offset, 16bit, fp16 or bf16",
+  return {key,
+          "int8, int8+offset, 16bit, fp16 or bf16; op=fused: fp32, fp8_e4m3, fp8_e5m2, and the "
+          "additions +multiply, +dynamic, +head, +tensor",
           [](std::string_view text, Case& c) { return ParseCache(text, c.*member); },
           [](const Case& c) { return PrintCache(c.*member); }, true};
 }
@@ -238,9 +168,9 @@ constexpr std::string_view kZeroOrOne = "0 or 1";
 constexpr std::string_view kInteger = "an integer";
 
 constexpr Field kFields[] = {
-    WordField<&Case::op, kOperators>("op", "qnr or drq", true),
-    WordField<&Case::dtype, kDTypes>("dtype", "fp16 or bf16", true),
-    {"x", "int32, 16bit, fp16 or bf16",
+    WordField<&Case::op, kOperators>("op", "qnr, drq or fused", true),
+    WordField<&Case::dtype, kDTypes>("dtype", "fp16 or bf16; op=fused: fp32", true),
+    {"x", "int32, 16bit, fp16 or bf16; op=fused: fp32",
      [](std::string_view text, Case& c) { return ParseTypeOrSixteenBit(text, c.x_dtype); },
      [](const Case& c) { return PrintWord(c.x_dtype, kDTypes); }},
     {"heads", "q/k or q/k/v", ParseHeads,
@@ -253,12 +183,16 @@ constexpr Field kFields[] = {
     NumberField<&Case::epsilon>("epsilon", "a number"),
     CacheField<&Case::k_cache>("k_cache"),
     CacheField<&Case::v_cache>("v_cache"),
-    WordField<&Case::layout, kLayouts>("layout", "pa_nz, paged or contiguous", true),
+    WordField<&Case::layout, kLayouts>(
+        "layout",
+        "pa_nz, paged or contiguous; op=fused: heads_first, x_split, transposed or "
+        "shuffled",
+        true),
     NumberField<&Case::block_size>("block_size", kInteger),
     NumberField<&Case::blocks>("blocks", kInteger),
     WordField<&Case::slots, kSlotPatterns>("slots",
                                            "sequential, shuffled, padded, repeated or skipped"),
-    WordField<&Case::slot_mode, kSlotModes>("slot_mode", "token or start"),
+    WordField<&Case::slot_mode, kSlotModes>("slot_mode", "token or start; op=fused: page_table"),
     WordField<&Case::slot_dtype, kDTypes>("slot_dtype", "int32 or int64"),
     WordField<&Case::dense_kv, kBooleans>("dense_kv", kZeroOrOne),
     WordField<&Case::token_scale, kBooleans>("token_scale", kZeroOrOne),
@@ -291,6 +225,10 @@ const Field* FindField(std::string_view key, const Case& c) {
   for (const Field& field : kFields) {
     if (KeyOf(field, c) == key) return &field;
   }
+  if (!c.is_fused()) return nullptr;
+  for (const Field& field : FusedFields()) {
+    if (field.key == key) return &field;
+  }
   return nullptr;
 }
 
@@ -320,6 +258,10 @@ Case DefaultsOf(Operator op, DType dtype, Layout layout) {
   c.layout = layout;
   c.x_dtype = c.is_qnr() ? dtype : DType::kInt32;
   c.slot_dtype = c.is_qnr() ? DType::kInt64 : DType::kInt32;
+  if (c.is_fused()) {
+    c.x_dtype = c.fused.q_out.dtype = c.fused.dense_dtype = dtype;
+    c.slot_dtype = DType::kInt64;
+  }
   if (layout == Layout::kContiguous) c.slot_mode = SlotMode::kStartPerSequence;
   return c;
 }
@@ -343,7 +285,7 @@ Result<Case> ParseCase(std::string_view line) {
       if (Status status = ParseField(word, c); !status.ok()) return status;
     }
   }
-  for (DType* dtype : {&c.x_dtype, &c.k_cache.dtype, &c.v_cache.dtype}) {
+  for (DType* dtype : {&c.x_dtype, &c.k_cache.dtype, &c.v_cache.dtype, &c.fused.q_out.dtype}) {
     if (*dtype == kSixteenBit) *dtype = c.dtype;
   }
   if (Status status = Validate(c); !status.ok()) return status;
@@ -353,12 +295,14 @@ Result<Case> ParseCase(std::string_view line) {
 std::string PrintCase(const Case& c) {
   const Case defaults = DefaultsOf(c.op, c.dtype, c.layout);
   std::string line;
-  for (const Field& field : kFields) {
+  const auto print = [&](const Field& field) {
     const std::string text = field.print(c);
-    if (!field.always && text == field.print(defaults)) continue;
+    if (!field.always && text == field.print(defaults)) return;
     if (!line.empty()) line += ' ';
     line += std::string(KeyOf(field, c)) + '=' + text;
-  }
+  };
+  std::for_each(std::begin(kFields), std::end(kFields), print);
+  if (c.is_fused()) std::for_each(FusedFields().begin(), FusedFields().end(), print);
   return line;
 }
 

@@ -11,14 +11,24 @@
 #include <string_view>
 #include <vector>
 
+#include "qkvfuse/fused_qkv.hpp"
 #include "qkvfuse/plan.hpp"
 #include "qkvfuse/specs.hpp"
 
 namespace qkvfuse::cases {
 
-enum class Operator { kQkvRmsNormRopeCache, kDequantRopeQuantKvcache };
+enum class Operator { kQkvRmsNormRopeCache, kDequantRopeQuantKvcache, kFusedQkv };
 
-enum class Layout { kPaNz, kPaged, kContiguous };
+/// After kContiguous: op=fused only.
+enum class Layout {
+  kPaNz,
+  kPaged,
+  kContiguous,
+  kHeadsFirst,  // [blocks, heads, block_size, head_dim]: paged HND, contiguous BNSD
+  kXSplit,  // K [blocks, heads, head_dim/x, block_size, x], V [blocks, heads, head_dim, block_size]
+  kTransposed,  // [blocks, heads, head_dim, block_size]
+  kShuffled,    // K as kXSplit, V [blocks, heads, block_size/x, head_dim, x]
+};
 
 enum class SlotPattern {
   kSequential,
@@ -38,26 +48,42 @@ enum class DataKind {
 /// The tensors of a call, in the order of qkvfuse::Tensors.
 enum class TensorId {
   kX,
+  kQ,
+  kK,
+  kV,
   kQGamma,
   kKGamma,
+  kVGamma,
   kCos,
   kSin,
+  kPositions,
   kSlots,
+  kLengths,
+  kRowOffsets,
+  kQScale,
   kKScale,
   kVScale,
+  kQOffset,
   kKOffset,
   kVOffset,
   kWeightScale,
   kTokenScale,
   kBias,
+  kQSums,
+  kKSums,
   kQOut,
   kQBeforeQuant,
   kKOut,
   kVOut,
+  kQScaleOut,
+  kQHeadSums,
+  kKHeadSums,
   kKCache,
   kVCache,
+  kKScaleCache,
+  kVScaleCache,
 };
-inline constexpr size_t kTensorCount = 19;
+inline constexpr size_t kTensorCount = 35;
 
 /// How the elements of a tensor lie in memory.
 enum class StridePattern {
@@ -73,9 +99,43 @@ enum class StridePattern {
   kLonger,      // more elements than are used; weight_scale, token_scale, bias
 };
 
+/// Type and quantisation of a cache or of q_out.
 struct CacheCase {
   DType dtype = DType::kInt8;
   bool has_offset = false;
+  ScaleRule rule = ScaleRule::kDivide;
+  ScaleGranularity granularity = ScaleGranularity::kChannel;
+
+  [[nodiscard]] bool has_scale() const { return IsQuantised(dtype) && rule != ScaleRule::kDynamic; }
+  [[nodiscard]] bool is_dynamic() const { return rule == ScaleRule::kDynamic; }
+};
+
+/// What op=fused has beside the keys of the other operators.
+struct FusedCase {
+  bool is_separate = false;  // q, k and v are tensors of their own
+  int64_t v_head_dim = 0;    // 0: head_dim
+  NormSpec::Kind q_norm = NormSpec::Kind::kPerHead;
+  NormSpec::Kind k_norm = NormSpec::Kind::kPerHead;
+  NormSpec::Kind v_norm = NormSpec::Kind::kNone;
+  NormSpec::Gamma gamma = NormSpec::Gamma::kPlain;
+  DType gamma_dtype = DType::kFloat32;
+  NormOrder norm_order = NormOrder::kBeforeRope;
+  int64_t gathered_heads = 0;  // of full-width norms: sums of so many heads are an input
+  bool measures = false;       // the plan of MakeMeasurePlan
+  RopeSpec::Pairing rope = RopeSpec::Pairing::kHalves;
+  int64_t rotary_dim = 0;  // 0: head_dim
+  bool rotates_last = false;
+  RopeSpec::Table table = RopeSpec::Table::kRowPerToken;
+  DType table_dtype = DType::kFloat32;
+  bool half_width = false;
+  int64_t max_positions = 64;
+  DType position_dtype = DType::kInt64;
+  RopeSpec::Sections sections = RopeSpec::Sections::kNone;
+  CacheCase q_out{DType::kBFloat16};
+  DType dense_dtype = DType::kBFloat16;  // of q_before_quant, k_out and v_out
+  bool has_caches = true;
+  int64_t sequences = 3;  // slot_mode=page_table
+  bool zeroes_unused_rows = false;
 };
 
 /// Dense outputs that lie on their own part of x.
@@ -88,8 +148,8 @@ struct InPlace {
 
 struct Case {
   Operator op = Operator::kQkvRmsNormRopeCache;
-  DType dtype = DType::kBFloat16;    // of cos, sin, gammas and dense outputs
-  DType x_dtype = DType::kBFloat16;  // `dtype`; DRQ: or int32
+  DType dtype = DType::kBFloat16;    // of cos, sin, gammas and dense outputs; op=fused: see there
+  DType x_dtype = DType::kBFloat16;  // `dtype`, or (not QNR) int32; op=fused: or fp32
   HeadCounts heads{8, 2, 2};
   int64_t head_dim = 128;
   TokenCount tokens{16};
@@ -102,12 +162,13 @@ struct Case {
   SlotPattern slots = SlotPattern::kShuffled;
   SlotMode slot_mode = SlotMode::kSlotPerToken;
   DType slot_dtype = DType::kInt64;
-  bool dense_kv = false;  // key before_quant (QNR), kv_output (DRQ)
+  bool dense_kv = false;  // key before_quant (QNR), kv_output (DRQ, op=fused)
   bool token_scale = false;
   std::optional<DType> bias;
   std::array<StridePattern, kTensorCount> strides{};
   bool interleaved = false;  // both caches in one buffer, row by row
   InPlace in_place;
+  FusedCase fused;  // op=fused
   DataKind data = DataKind::kUniform;
   uint64_t seed = 1;
 
@@ -119,6 +180,22 @@ struct Case {
   bool strict = true;
 
   [[nodiscard]] bool is_qnr() const { return op == Operator::kQkvRmsNormRopeCache; }
+  [[nodiscard]] bool is_fused() const { return op == Operator::kFusedQkv; }
+  [[nodiscard]] int64_t v_head_dim() const {
+    return is_fused() && fused.v_head_dim != 0 ? fused.v_head_dim : head_dim;
+  }
+  /// Channels of a packed row.
+  [[nodiscard]] int64_t channels() const {
+    return (heads.q + heads.k) * head_dim + heads.v * v_head_dim();
+  }
+  /// Channels that are rotated, of q and k.
+  [[nodiscard]] int64_t rotary_dim() const {
+    return is_fused() && fused.rotary_dim != 0 ? fused.rotary_dim : head_dim;
+  }
+  [[nodiscard]] bool is_ragged() const { return slot_mode == SlotMode::kPageTable; }
+  [[nodiscard]] TokenCount token_count() const {
+    return is_ragged() ? TokenCount::Ragged(tokens.total(), fused.sequences) : tokens;
+  }
   [[nodiscard]] StridePattern& stride(TensorId id) { return strides[static_cast<size_t>(id)]; }
   [[nodiscard]] StridePattern stride(TensorId id) const { return strides[static_cast<size_t>(id)]; }
 };
@@ -129,11 +206,28 @@ struct Case {
 /// Elements of a chunk of a PA_NZ cache.
 [[nodiscard]] int64_t ChunkOf(const CacheCase& cache);
 
+/// Elements of a chunk, 16 bytes, of the layouts x_split and shuffled.
+[[nodiscard]] int64_t SplitOf(const CacheCase& cache);
+
+/// slot_mode=page_table: the tokens that each sequence gets, and has before.
+struct RaggedSequence {
+  int64_t tokens;
+  int64_t past;
+};
+[[nodiscard]] std::vector<RaggedSequence> RaggedSequences(const Case& c);
+
+/// slot_mode=page_table: pages of the longest sequence.
+[[nodiscard]] int64_t PagesOf(const Case& c);
+
 /// Blocks of the caches: `blocks`, or the number that the tokens need, and one.
 [[nodiscard]] int64_t BlockCount(const Case& c);
 
 /// Whether the call has this tensor.
 [[nodiscard]] bool Has(const Case& c, TensorId id);
+
+/// op=fused: Has and Validate of what that operator alone has.
+[[nodiscard]] bool HasFused(const Case& c, TensorId id);
+[[nodiscard]] Status ValidateFused(const Case& c);
 
 /// Refuses contradictions within the case (not what the library refuses).
 [[nodiscard]] Status Validate(const Case& c);

@@ -1,5 +1,6 @@
 // Byte comparison of both sets of outputs, and the sentence about the first difference.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -24,20 +25,33 @@ size_t PlaceOf(const TensorView& view, int64_t position, const Buffer& buffer) {
   return static_cast<size_t>(static_cast<std::byte*>(view.data) + offset - buffer.whole().data());
 }
 
-// Outputs whose 16-bit elements are computed: a NaN among them has no required payload.
-bool IsComputed16(const Case& c, TensorId id, DType dtype) {
+// Whether an output of floats is computed: a NaN among its elements has no required payload.
+bool IsComputed(const Case& c, TensorId id, DType dtype) {
+  if (!IsFloat(dtype) || dtype != c.x_dtype) return IsFloat(dtype);
   const bool is_v = id == TensorId::kVOut || id == TensorId::kVCache;
-  return Is16Bit(dtype) && !(is_v && c.x_dtype == dtype);
+  if (!c.is_fused()) return !is_v;
+  const bool is_q = id == TensorId::kQOut || id == TensorId::kQBeforeQuant;
+  const NormSpec::Kind norm = is_v ? c.fused.v_norm : is_q ? c.fused.q_norm : c.fused.k_norm;
+  const bool has_rope = !is_v && c.fused.rope != RopeSpec::Pairing::kNone;
+  return norm != NormSpec::Kind::kNone || has_rope || c.bias.has_value();
+}
+
+bool IsNan(const Bytes& bytes, size_t at, DType dtype) {
+  if (dtype == DType::kFloat32) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    return std::isnan(value);
+  }
+  const int infinity = dtype == DType::kFloat16 ? 0x7C00 : 0x7F80;
+  return (Read16(bytes, at) & 0x7FFF) > infinity;
 }
 
 // Makes NaN that both sides computed equal.
 void UnifyNans(const TensorView& view, const Buffer& buffer, Bytes& found, Bytes& expected) {
-  const int infinity = view.dtype == DType::kFloat16 ? 0x7C00 : 0x7F80;
   for (int64_t i = 0; i < view.shape.ElementCount(); ++i) {
     const size_t at = PlaceOf(view, i, buffer);
-    const bool both_nan =
-        (Read16(found, at) & 0x7FFF) > infinity && (Read16(expected, at) & 0x7FFF) > infinity;
-    if (both_nan) std::memcpy(found.data() + at, expected.data() + at, sizeof(uint16_t));
+    if (!IsNan(found, at, view.dtype) || !IsNan(expected, at, view.dtype)) continue;
+    std::memcpy(found.data() + at, expected.data() + at, static_cast<size_t>(SizeOf(view.dtype)));
   }
 }
 
@@ -70,7 +84,7 @@ class StorageComparison {
     if (found == expected) return {};
     for (const TensorId id : Members()) {
       const TensorView& view = memory_.member(id).library;
-      if (IsComputed16(memory_.c, id, view.dtype)) UnifyNans(view, buffer_, found, expected);
+      if (IsComputed(memory_.c, id, view.dtype)) UnifyNans(view, buffer_, found, expected);
     }
     const auto [left, right] = std::mismatch(found.begin(), found.end(), expected.begin());
     if (left == found.end()) return {};

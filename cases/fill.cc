@@ -40,6 +40,19 @@ class Random {
   std::mt19937_64 engine_;
 };
 
+// The number of a tensor's stream of random numbers: those that came later have later ones, so that
+// the data of a case stays as it was.
+uint64_t StreamOf(TensorId id) {
+  constexpr TensorId kFirst[] = {TensorId::kX,       TensorId::kQGamma,      TensorId::kKGamma,
+                                 TensorId::kCos,     TensorId::kSin,         TensorId::kSlots,
+                                 TensorId::kKScale,  TensorId::kVScale,      TensorId::kKOffset,
+                                 TensorId::kVOffset, TensorId::kWeightScale, TensorId::kTokenScale,
+                                 TensorId::kBias};
+  const auto* const found = std::find(std::begin(kFirst), std::end(kFirst), id);
+  if (found != std::end(kFirst)) return static_cast<uint64_t>(found - std::begin(kFirst));
+  return 19 + static_cast<uint64_t>(id);
+}
+
 // Values that a kernel may get wrong; each tensor draws from one of the lists.
 constexpr double kSpecialScales[] = {-0.03, 0x1p-140, -0x1p-149, 1e30, kNan, kInfinity, 1.0};
 constexpr double kSpecialZeroScales[] = {0.0, -0.0};
@@ -56,12 +69,12 @@ enum class XClass { kOrdinary, kTiny, kFinitePatterns, kPatterns };
 class Filler {
  public:
   Filler(const Case& c, TensorId id, const TensorView& view)
-      : case_(c), id_(id), view_(view), random_(c.seed * 64 + static_cast<uint64_t>(id)) {}
+      : case_(c), id_(id), view_(view), random_(c.seed * 64 + StreamOf(id)) {}
 
   void Run() {
     for (int64_t i = 0; i < view_.shape.ElementCount(); ++i) {
       const int64_t offset = OffsetOf(view_.shape, i);
-      if (id_ == TensorId::kX) {
+      if (id_ <= TensorId::kV) {
         FillX(i, offset);
       } else {
         StoreElement(view_, offset, Value());
@@ -76,16 +89,24 @@ class Filler {
     switch (id_) {
       case TensorId::kQGamma:
       case TensorId::kKGamma:
+      case TensorId::kVGamma:
         return Gamma();
       case TensorId::kCos:
       case TensorId::kSin:
         return Table();
+      case TensorId::kQScale:
       case TensorId::kKScale:
       case TensorId::kVScale:
         return Scale();
+      case TensorId::kQOffset:
       case TensorId::kKOffset:
       case TensorId::kVOffset:
         return Offset();
+      case TensorId::kPositions:
+        return static_cast<double>(random_.Below(static_cast<uint64_t>(case_.fused.max_positions)));
+      case TensorId::kQSums:
+      case TensorId::kKSums:
+        return Factor(1, 500);
       case TensorId::kWeightScale:
         return Factor(1e-4, 1e-3);
       case TensorId::kTokenScale:
@@ -113,8 +134,15 @@ class Filler {
       const bool may_be_zero = !case_.strict && random_.OneIn(4);
       return may_be_zero ? random_.OneOf(kSpecialZeroScales) : random_.OneOf(kSpecialScales);
     }
-    const double magnitude = random_.Between(0.01, 0.05);
+    const double magnitude = Multiplies() ? random_.Between(20, 100) : random_.Between(0.01, 0.05);
     return random_.OneIn(16) ? -magnitude : magnitude;
+  }
+
+  [[nodiscard]] bool Multiplies() const {
+    const CacheCase& cache = id_ == TensorId::kQScale   ? case_.fused.q_out
+                             : id_ == TensorId::kKScale ? case_.k_cache
+                                                        : case_.v_cache;
+    return cache.rule == ScaleRule::kMultiply;
   }
 
   double Offset() {
@@ -146,7 +174,9 @@ class Filler {
       const int64_t head = i / head_dim % case_.heads.total();
       StoreElement(view_, offset, OrdinaryX(head, i % head_dim));
     } else if (class_ == XClass::kTiny) {
-      const double step = view_.dtype == DType::kBFloat16 ? 0x1p-133 : 0x1p-24;
+      const double step = view_.dtype == DType::kFloat16   ? 0x1p-24
+                          : view_.dtype == DType::kFloat32 ? 0x1p-149
+                                                           : 0x1p-133;
       const double steps = static_cast<double>(random_.Below(7)) - 3;
       StoreElement(view_, offset, view_.dtype == DType::kInt32 ? steps : steps * step);
     } else {
@@ -168,7 +198,8 @@ class Filler {
 
   // Normalised heads of +-1 have the reciprocal root 1 (epsilon aside) and so keep exact values.
   double TieX(int64_t head, bool is_integer) {
-    const bool is_normalised = case_.is_qnr() && head < case_.heads.q + case_.heads.k;
+    const bool is_normalised =
+        case_.op != Operator::kDequantRopeQuantKvcache && head < case_.heads.q + case_.heads.k;
     if (is_normalised) return random_.OneIn(2) ? 1 : -1;
     const auto steps = static_cast<double>(random_.Below(8193)) - 4096;
     return is_integer ? steps : steps / 32;
@@ -182,6 +213,13 @@ class Filler {
       const auto any = static_cast<uint32_t>(bits);
       const uint32_t edges[] = {0x7FFFFFFFU, 0x80000000U, 0x1000001U, any, any, any, any, any};
       std::memcpy(address, &edges[bits >> 61], sizeof(any));
+      return;
+    }
+    if (view_.dtype == DType::kFloat32) {
+      auto pattern = static_cast<uint32_t>(bits);
+      const bool is_finite = (pattern & 0x7F800000U) != 0x7F800000U;
+      if (class_ == XClass::kFinitePatterns && !is_finite) pattern &= 0x83FFFFFFU;
+      std::memcpy(address, &pattern, sizeof(pattern));
       return;
     }
     auto pattern = static_cast<uint16_t>(bits);
@@ -224,7 +262,34 @@ std::vector<int64_t> Starts(const Case& c, Random& random) {
   return starts;
 }
 
+// Pages of no other sequence, in random order; what a sequence has no rows for is -1.
+std::vector<int64_t> PageTable(const Case& c, Random& random) {
+  const int64_t pages = PagesOf(c);
+  const std::vector<RaggedSequence> sequences = RaggedSequences(c);
+  std::vector<int64_t> table = DistinctNumbers(c.fused.sequences * pages, BlockCount(c), random);
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    const int64_t rows = sequences[b].tokens + sequences[b].past;
+    for (int64_t page = (rows + c.block_size - 1) / c.block_size; page < pages; ++page) {
+      table[b * static_cast<size_t>(pages) + static_cast<size_t>(page)] = -1;
+    }
+  }
+  return table;
+}
+
+std::vector<int64_t> Lengths(const Case& c) {
+  std::vector<int64_t> lengths;
+  for (const auto& [tokens, past] : RaggedSequences(c)) lengths.push_back(tokens + past);
+  return lengths;
+}
+
+std::vector<int64_t> RowOffsets(const Case& c) {
+  std::vector<int64_t> offsets{0};
+  for (const auto& [tokens, past] : RaggedSequences(c)) offsets.push_back(offsets.back() + tokens);
+  return offsets;
+}
+
 std::vector<int64_t> Slots(const Case& c, Random& random) {
+  if (c.is_ragged()) return PageTable(c, random);
   if (c.slot_mode == SlotMode::kStartPerSequence) return Starts(c, random);
   const int64_t tokens = c.tokens.total();
   const int64_t capacity = BlockCount(c) * c.block_size;
@@ -243,15 +308,13 @@ std::vector<int64_t> Slots(const Case& c, Random& random) {
   return slots;
 }
 
-void FillSlots(const Case& c, const TensorView& view) {
-  Random random(c.seed * 64 + static_cast<uint64_t>(TensorId::kSlots));
-  const std::vector<int64_t> slots = Slots(c, random);
-  for (size_t i = 0; i < slots.size(); ++i) {
+void FillIndices(const TensorView& view, const std::vector<int64_t>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
     const int64_t offset = OffsetOf(view.shape, static_cast<int64_t>(i));
     std::byte* address = static_cast<std::byte*>(view.data) + offset * SizeOf(view.dtype);
-    const auto narrow = static_cast<int32_t>(slots[i]);
+    const auto narrow = static_cast<int32_t>(values[i]);
     if (view.dtype == DType::kInt64) {
-      std::memcpy(address, &slots[i], sizeof(slots[i]));
+      std::memcpy(address, &values[i], sizeof(values[i]));
     } else {
       std::memcpy(address, &narrow, sizeof(narrow));
     }
@@ -296,7 +359,12 @@ void StoreElement(const TensorView& view, int64_t offset_elements, double value)
 }
 
 void Fill(const Case& c, TensorId id, const TensorView& view) {
-  if (id == TensorId::kSlots) return FillSlots(c, view);
+  if (id == TensorId::kSlots) {
+    Random random(c.seed * 64 + StreamOf(id));
+    return FillIndices(view, Slots(c, random));
+  }
+  if (id == TensorId::kLengths) return FillIndices(view, Lengths(c));
+  if (id == TensorId::kRowOffsets) return FillIndices(view, RowOffsets(c));
   Filler(c, id, view).Run();
 }
 

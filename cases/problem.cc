@@ -7,6 +7,7 @@
 
 #include "cases/fill.h"
 #include "cases/problem_memory.h"
+#include "reference/exact.h"
 
 namespace qkvfuse::cases {
 namespace {
@@ -101,9 +102,14 @@ Result<std::unique_ptr<Problem>> Problem::Make(const Case& c, const Placements& 
 
 const Case& Problem::description() const { return memory_->c; }
 const Tensors& Problem::tensors() const { return memory_->tensors; }
-TokenCount Problem::tokens() const { return memory_->c.tokens; }
+TokenCount Problem::tokens() const { return memory_->c.token_count(); }
 RunOptions Problem::run_options() const { return {memory_->c.threads, memory_->c.force_split}; }
 const reference::Problem& Problem::ReferenceProblem() const { return memory_->reference; }
+
+void Problem::RunReference() const {
+  if (memory_->c.is_fused()) return reference::RunExact(memory_->fused_reference);
+  reference::RunExact(memory_->reference);
+}
 
 reference::Problem Problem::LibraryProblem() const {
   reference::Problem p = memory_->reference;
@@ -118,11 +124,11 @@ reference::Problem Problem::LibraryProblem() const {
 }
 
 std::vector<NamedView> Problem::Inputs() const {
-  return ViewsOf(*memory_, TensorId::kX, TensorId::kBias);
+  return ViewsOf(*memory_, TensorId::kX, TensorId::kKSums);
 }
 
 std::vector<NamedView> Problem::Outputs() const {
-  return ViewsOf(*memory_, TensorId::kQOut, TensorId::kVCache);
+  return ViewsOf(*memory_, TensorId::kQOut, TensorId::kVScaleCache);
 }
 
 void Problem::ResetOutputs() {

@@ -12,7 +12,7 @@
 #include "cases/buffer.h"
 #include "cases/case.h"
 #include "qkvfuse/qkvfuse.hpp"
-#include "reference/problem.h"
+#include "reference/fused_problem.h"
 
 namespace qkvfuse::cases {
 
@@ -58,14 +58,22 @@ class Problem {
   [[nodiscard]] Result<Plan> MakePlan(const PlanOptions& options) const;
   [[nodiscard]] QkvRmsNormRopeCacheSpec QnrSpec() const;      // op=qnr
   [[nodiscard]] DequantRopeQuantKvcacheSpec DrqSpec() const;  // op=drq
+  [[nodiscard]] FusedQkvSpec FusedSpec() const;               // op=fused
   [[nodiscard]] const Tensors& tensors() const;
   [[nodiscard]] TokenCount tokens() const;
   [[nodiscard]] RunOptions run_options() const;
 
-  /// The reference's side: the same inputs, outputs of its own. LibraryProblem is the same call
-  /// with the library's outputs, for tests that look at them through the reference's eyes.
+  /// Lets reference/exact write its set of outputs.
+  void RunReference() const;
+
+  /// Not op=fused. The reference's side: the same inputs, outputs of its own. LibraryProblem is the
+  /// same call with the library's outputs, for tests that look at them through the reference's
+  /// eyes.
   [[nodiscard]] const reference::Problem& ReferenceProblem() const;
   [[nodiscard]] reference::Problem LibraryProblem() const;
+
+  /// op=fused: the call with the library's outputs.
+  [[nodiscard]] reference::FusedProblem FusedLibraryProblem() const;
 
   /// Views of the inputs, to overwrite their data (then ResetOutputs, which copies x to where
   /// in-place outputs lie), and of the library's outputs.

@@ -46,11 +46,16 @@ struct ProblemMemory {
   std::vector<std::unique_ptr<OutputStorage>> outputs;
   std::array<Member, kTensorCount> members;
   Tensors tensors;
-  reference::Problem reference;
+  reference::Problem reference;             // of Ascend's operators
+  reference::FusedProblem fused_reference;  // op=fused
   uint64_t input_checksum = 0;
 };
 
 /// Allocates the tensors of the case and fills in members, tensors and reference.
 void BuildTensors(ProblemMemory& memory);
+
+/// op=fused: one side's views, by default the reference's.
+[[nodiscard]] reference::FusedProblem FusedReferenceOf(
+    const ProblemMemory& memory, TensorView Member::*side = &Member::reference);
 
 }  // namespace qkvfuse::cases

@@ -9,6 +9,11 @@ namespace {
 
 bool IsInput(TensorId id) { return id < TensorId::kQOut; }
 
+bool IsIndex(TensorId id) {
+  return id == TensorId::kSlots || id == TensorId::kLengths || id == TensorId::kRowOffsets ||
+         id == TensorId::kPositions;
+}
+
 Status Refuse(std::string message) {
   return Status(StatusCode::kInvalidArgument, "case: " + std::move(message));
 }
@@ -23,6 +28,7 @@ Status ValidateSizes(const Case& c) {
 }
 
 Status ValidateTypes(const Case& c) {
+  if (c.is_fused()) return {};
   if (!Is16Bit(c.dtype)) return Refuse("dtype must be fp16 or bf16");
   const bool is_int32 = c.x_dtype == DType::kInt32;
   if (c.x_dtype != c.dtype && (c.is_qnr() || !is_int32)) {
@@ -38,14 +44,22 @@ Status ValidateTypes(const Case& c) {
     if (cache.dtype != DType::kInt8 && cache.has_offset) {
       return Refuse("an offset needs an int8 cache");
     }
+    if (cache.rule != ScaleRule::kDivide || cache.granularity != ScaleGranularity::kChannel) {
+      return Refuse("scales that multiply, dynamic ones and shared ones need op=fused");
+    }
+  }
+  if (c.layout > Layout::kContiguous || c.is_ragged()) {
+    return Refuse("this layout or slot_mode needs op=fused");
   }
   return {};
 }
 
 Status ValidateChunks(const Case& c) {
   if (c.layout != Layout::kPaNz) return {};
-  for (const CacheCase& cache : {c.k_cache, c.v_cache}) {
-    if (c.head_dim % ChunkOf(cache) == 0) continue;
+  for (const bool is_k : {true, false}) {
+    const CacheCase& cache = is_k ? c.k_cache : c.v_cache;
+    const int64_t head_dim = is_k ? c.head_dim : c.v_head_dim();
+    if (head_dim % ChunkOf(cache) == 0) continue;
     return Refuse("layout=pa_nz needs a head_dim that is a multiple of " +
                   std::to_string(ChunkOf(cache)) + " for a cache of " + Name(cache.dtype));
   }
@@ -53,6 +67,7 @@ Status ValidateChunks(const Case& c) {
 }
 
 Status ValidateSlots(const Case& c) {
+  if (c.is_ragged() || (c.is_fused() && !c.fused.has_caches)) return {};
   const bool by_start = c.slot_mode == SlotMode::kStartPerSequence;
   if (by_start && c.slots != SlotPattern::kSequential && c.slots != SlotPattern::kShuffled) {
     return Refuse("slot_mode=start needs slots=sequential or shuffled");
@@ -76,7 +91,7 @@ Status ValidateStrides(const Case& c) {
     if (pattern == StridePattern::kPacked) continue;
     const std::string name(Name(id));
     if (!Has(c, id)) return Refuse("strides: " + name + " is not part of this call");
-    if (pattern == StridePattern::kBroadcast && (!IsInput(id) || id == TensorId::kSlots)) {
+    if (pattern == StridePattern::kBroadcast && (!IsInput(id) || IsIndex(id))) {
       return Refuse("strides: " + name + " cannot be broadcast");
     }
     const bool may_be_longer =
@@ -115,17 +130,29 @@ Status ValidatePlaces(const Case& c) {
 
 }  // namespace
 
-int64_t ChunkOf(const CacheCase& cache) { return cache.dtype == DType::kInt8 ? 32 : 16; }
+int64_t ChunkOf(const CacheCase& cache) { return 32 / std::min<int64_t>(SizeOf(cache.dtype), 2); }
+
+int64_t SplitOf(const CacheCase& cache) { return 16 / SizeOf(cache.dtype); }
 
 int64_t BlockCount(const Case& c) {
   if (c.blocks > 0) return c.blocks;
   if (c.slot_mode == SlotMode::kStartPerSequence) return c.tokens.batch + 1;
+  if (c.is_ragged()) return c.fused.sequences * PagesOf(c) + 1;
   return (c.tokens.total() + c.block_size - 1) / c.block_size + 1;
 }
 
 bool Has(const Case& c, TensorId id) {
+  if (c.is_fused()) return HasFused(c, id);
   const bool is_int32 = c.x_dtype == DType::kInt32;
   switch (id) {
+    case TensorId::kX:
+    case TensorId::kCos:
+    case TensorId::kSin:
+    case TensorId::kSlots:
+    case TensorId::kQOut:
+    case TensorId::kKCache:
+    case TensorId::kVCache:
+      return true;
     case TensorId::kQGamma:
     case TensorId::kKGamma:
       return c.is_qnr();
@@ -149,13 +176,13 @@ bool Has(const Case& c, TensorId id) {
     case TensorId::kVOut:
       return c.dense_kv;
     default:
-      return true;
+      return false;
   }
 }
 
 Status Validate(const Case& c) {
   for (const auto check : {ValidateSizes, ValidateTypes, ValidateChunks, ValidateSlots,
-                           ValidateStrides, ValidatePlaces}) {
+                           ValidateStrides, ValidatePlaces, ValidateFused}) {
     if (Status status = check(c); !status.ok()) return status;
   }
   return {};

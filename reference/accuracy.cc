@@ -34,17 +34,6 @@ int LastPlace(const Format& format, double value) {
   return std::max(exponent, format.min_exponent()) - format.mantissa_bits;
 }
 
-double Decode(DType dtype, uint16_t bits) {
-  const Format format = FormatOf(dtype);
-  const int magnitude = bits & 0x7FFF;
-  const int exponent = std::max(magnitude >> format.mantissa_bits, 1);
-  const int hidden = magnitude >> format.mantissa_bits == 0 ? 0 : 1 << format.mantissa_bits;
-  const int significand = (magnitude & ((1 << format.mantissa_bits) - 1)) + hidden;
-  const double value =
-      std::ldexp(significand, exponent - 1 + format.min_exponent() - format.mantissa_bits);
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
 // Where a token's outputs are, and what they are held against.
 class Checker {
  public:
@@ -115,7 +104,7 @@ class Checker {
     uint16_t bits = 0;
     std::memcpy(&bits, static_cast<const char*>(out.data) + 2 * offset, sizeof(bits));
     ++report_.elements;
-    const double actual = Decode(out.dtype, bits);
+    const double actual = Decode16(out.dtype, bits);
     const bool is_finite = (bits & 0x7FFF) < FormatOf(out.dtype).infinity();
     if (is_finite && std::isfinite(value.y)) {
       const double ulp = std::ldexp(1.0, LastPlace(FormatOf(out.dtype), actual));
@@ -207,6 +196,17 @@ class Checker {
 };
 
 }  // namespace
+
+double Decode16(DType dtype, uint16_t bits) {
+  const Format format = FormatOf(dtype);
+  const int magnitude = bits & 0x7FFF;
+  const int exponent = std::max(magnitude >> format.mantissa_bits, 1);
+  const int hidden = magnitude >> format.mantissa_bits == 0 ? 0 : 1 << format.mantissa_bits;
+  const int significand = (magnitude & ((1 << format.mantissa_bits) - 1)) + hidden;
+  const double value =
+      std::ldexp(significand, exponent - 1 + format.min_exponent() - format.mantissa_bits);
+  return (bits & 0x8000) != 0 ? -value : value;
+}
 
 uint16_t Round16(DType dtype, double value) {
   const Format format = FormatOf(dtype);

@@ -13,6 +13,9 @@ namespace qkvfuse::reference {
 /// The bits of `value` rounded once to fp16 or bf16, nearest, ties to even.
 [[nodiscard]] uint16_t Round16(DType dtype, double value);
 
+/// The number that bits of fp16 or bf16 stand for; NaN is not expected.
+[[nodiscard]] double Decode16(DType dtype, uint16_t bits);
+
 /// Clamped to [-128, 127] and rounded half to even; NaN gives 0.
 [[nodiscard]] int8_t RoundCode(double value);
 

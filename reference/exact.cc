@@ -1,95 +1,18 @@
-// The definition of both operators: every operation of docs/numerics.md in its written order, one
+// The definition of the operators: every operation of docs/numerics.md in its written order, one
 // element at a time. Compiled without contraction: std::fma stands where a fused multiply-add is
 // meant, and nowhere else is there one.
 #include "reference/exact.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
-#include <limits>
 #include <vector>
+
+#include "reference/conversions.h"
+#include "reference/places.h"
 
 namespace qkvfuse::reference {
 namespace {
-
-// Conversions.
-
-float WidenHalf(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1FU;
-  const uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000U | mantissa << 13);
-  if (exponent != 0) {
-    return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-  }
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;  // exact
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-}
-
-float WidenBfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-// `kept` without its last `drop` bits, rounded to nearest, ties to even.
-uint32_t RoundOff(uint32_t kept, uint32_t drop) {
-  const uint32_t half = 1U << (drop - 1);
-  const uint32_t odd = (kept >> drop) & 1U;
-  return (kept + half - 1 + odd) >> drop;
-}
-
-uint16_t NarrowHalf(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000U;
-  const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U);
-  if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);  // >= 65520
-  if (magnitude >= 0x38800000U) {                                              // >= 2^-14
-    return static_cast<uint16_t>(sign | RoundOff(magnitude - 0x38000000U, 13));
-  }
-  if (magnitude < 0x33000000U) return static_cast<uint16_t>(sign);  // < 2^-25
-  const uint32_t significand = 0x800000U | (magnitude & 0x7FFFFFU);
-  return static_cast<uint16_t>(sign | RoundOff(significand, 126 - (magnitude >> 23)));
-}
-
-uint16_t NarrowBfloat16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<uint16_t>(RoundOff(bits, 16));  // beyond the largest: carries into infinity
-}
-
-int8_t NarrowToCode(float z) {
-  if (std::isnan(z)) z = 0.0F;
-  z = std::fmin(std::fmax(z, -128.0F), 127.0F);
-  return static_cast<int8_t>(std::nearbyintf(z));  // half to even
-}
-
-// Memory.
-
-std::byte* Element(const TensorView& view, std::initializer_list<int64_t> index) {
-  int64_t offset = 0;
-  size_t axis = 0;
-  for (const int64_t i : index) offset += i * view.shape.strides[axis++];
-  return static_cast<std::byte*>(view.data) + offset * SizeOf(view.dtype);
-}
-
-// The element that is the `position`th in row-major order.
-std::byte* Element(const TensorView& view, int64_t position) {
-  int64_t offset = 0;
-  for (int axis = view.shape.rank - 1; axis >= 0; --axis) {
-    const size_t a = static_cast<size_t>(axis);
-    offset += position % view.shape.dims[a] * view.shape.strides[a];
-    position /= view.shape.dims[a];
-  }
-  return static_cast<std::byte*>(view.data) + offset * SizeOf(view.dtype);
-}
-
-template <typename T>
-T Read(const std::byte* address) {
-  T value;
-  std::memcpy(&value, address, sizeof(T));
-  return value;
-}
 
 float Widen(DType dtype, const std::byte* address) {
   if (dtype == DType::kFloat16) return WidenHalf(Read<uint16_t>(address));
@@ -98,204 +21,325 @@ float Widen(DType dtype, const std::byte* address) {
 }
 
 void StoreRounded(DType dtype, std::byte* address, float value) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(address, &value, sizeof(value));
+    return;
+  }
   const uint16_t bits = dtype == DType::kFloat16 ? NarrowHalf(value) : NarrowBfloat16(value);
   std::memcpy(address, &bits, sizeof(bits));
 }
 
-bool IsPresent(const TensorView& view) { return view.data != nullptr; }
-
 // One head.
 
-// Head `head` of the packed row of token `sequence` of batch entry `batch`.
-struct HeadPosition {
-  int64_t batch;
-  int64_t sequence;
-  int64_t token;  // over the whole batch
-  int64_t head;   // of the packed row
-};
-
 // The int32 element x of channel `h` of the packed row.
-float Dequantise(const Problem& p, int32_t x, int64_t token, int64_t h) {
-  const bool has_bias = IsPresent(p.bias);
-  if (has_bias && p.bias.dtype == DType::kInt32) {
+float Dequantise(const FusedProblem& p, int32_t x, int64_t token, int64_t h) {
+  if (IsPresent(p.bias) && p.bias.dtype == DType::kInt32) {
     const int32_t bias = Read<int32_t>(Element(p.bias, h));
     x = static_cast<int32_t>(static_cast<uint32_t>(x) + static_cast<uint32_t>(bias));
   }
   float y = static_cast<float>(x) * Read<float>(Element(p.weight_scale, h));
   if (IsPresent(p.token_scale)) y = y * Read<float>(Element(p.token_scale, token));
-  if (has_bias && p.bias.dtype != DType::kInt32) {
-    y = y + Widen(p.bias.dtype, Element(p.bias, h));
-  }
   return y;
 }
 
-std::vector<float> LoadHead(const Problem& p, const HeadPosition& at) {
-  std::vector<float> x(static_cast<size_t>(p.head_dim));
-  for (int64_t d = 0; d < p.head_dim; ++d) {
-    const std::byte* address = Element(p.x, {at.batch, at.sequence, at.head, d});
-    x[static_cast<size_t>(d)] =
-        p.x.dtype == DType::kInt32
-            ? Dequantise(p, Read<int32_t>(address), at.token, at.head * p.head_dim + d)
-            : Widen(p.x.dtype, address);
+std::vector<float> LoadHead(const FusedProblem& p, const FusedPart& part, const HeadPosition& at) {
+  std::vector<float> x(static_cast<size_t>(part.head_dim()));
+  for (int64_t d = 0; d < part.head_dim(); ++d) {
+    const std::byte* address = Element(part.x, {at.batch, at.sequence, at.head, d});
+    const int64_t h = part.first_channel + at.head * part.head_dim() + d;
+    float y = part.x.dtype == DType::kInt32 ? Dequantise(p, Read<int32_t>(address), at.token, h)
+                                            : Widen(part.x.dtype, address);
+    if (IsPresent(p.bias) && p.bias.dtype != DType::kInt32) {
+      y = y + Widen(p.bias.dtype, Element(p.bias, h));
+    }
+    x[static_cast<size_t>(d)] = y;
   }
   return x;
 }
 
-void Normalise(std::vector<float>& x, float epsilon) {
+float SumOfSquares(const std::vector<float>& x) {
   float acc[16] = {};
   for (size_t i = 0; i < x.size(); ++i) acc[i % 16] = std::fma(x[i], x[i], acc[i % 16]);
   for (const size_t width : {8U, 4U, 2U, 1U}) {
     for (size_t l = 0; l < width; ++l) acc[l] = acc[l] + acc[l + width];
   }
-  const float mean = acc[0] / static_cast<float>(x.size());
-  const float root = std::sqrt(mean + epsilon);
-  const float inv = 1.0F / root;
-  for (float& value : x) value = value * inv;
+  return acc[0];
 }
 
-// The four half-width coefficient rows of one token and part.
+// The weight of channel d of a head; 1 where there is none, which changes no product.
+float WeightOf(const FusedPart& part, int64_t head, int64_t d) {
+  if (!IsPresent(part.gamma)) return 1.0F;
+  const int64_t place = part.is_full_width ? head * part.head_dim() + d : d;
+  const float gamma = Widen(part.gamma.dtype, Element(part.gamma, place));
+  return part.gamma_is_one_plus ? 1.0F + gamma : gamma;
+}
+
+// The entry of a table for one channel of pair j.
+float TableEntry(const FusedRope& rope, const TensorView& table, const HeadPosition& at, int64_t j,
+                 bool is_hi) {
+  int64_t entry = j;
+  if (!rope.half_width) {
+    entry = rope.is_interleaved ? 2 * j + (is_hi ? 1 : 0) : j + (is_hi ? rope.rotary_dim / 2 : 0);
+  }
+  if (!IsPresent(rope.positions)) {
+    return Widen(table.dtype, Element(table, {at.batch, at.sequence, entry}));
+  }
+  const bool has_sections = !rope.section.empty();
+  const int64_t section = has_sections ? rope.section[static_cast<size_t>(j)] : 0;
+  const std::byte* address = has_sections ? Element(rope.positions, {section, at.token})
+                                          : Element(rope.positions, {at.token});
+  const int64_t position = rope.positions.dtype == DType::kInt64 ? Read<int64_t>(address)
+                                                                 : int64_t{Read<int32_t>(address)};
+  return Widen(table.dtype, Element(table, {position, entry}));
+}
+
+// The coefficients of the pairs of one token and head.
 struct Coefficients {
   std::vector<float> cl, sl, ch, sh;
 };
 
-Coefficients MakeCoefficients(const Problem& p, const HeadPosition& at, const TensorView& gamma) {
-  const auto cos = [&](int64_t d) {
-    return Widen(p.cos.dtype, Element(p.cos, {at.batch, at.sequence, d}));
-  };
-  const auto sin = [&](int64_t d) {
-    return Widen(p.sin.dtype, Element(p.sin, {at.batch, at.sequence, d}));
-  };
-  const auto scaled = [&](int64_t gamma_index, float factor) {
-    if (!p.has_norm) return factor;
-    return Widen(gamma.dtype, Element(gamma, gamma_index)) * factor;
-  };
-  const int64_t h = p.head_dim / 2;
+int64_t LoChannel(const FusedRope& rope, int64_t j) {
+  return rope.first_channel + (rope.is_interleaved ? 2 * j : j);
+}
+
+int64_t HiChannel(const FusedRope& rope, int64_t j) {
+  return rope.first_channel + (rope.is_interleaved ? 2 * j + 1 : j + rope.rotary_dim / 2);
+}
+
+Coefficients MakeCoefficients(const FusedProblem& p, const FusedPart& part,
+                              const HeadPosition& at) {
   Coefficients c;
-  for (int64_t j = 0; j < h; ++j) {
-    c.cl.push_back(scaled(j, cos(j)));
-    c.sl.push_back(scaled(j + h, sin(j)));
-    c.ch.push_back(scaled(j + h, cos(j + h)));
-    c.sh.push_back(scaled(j, sin(j + h)));
+  const FusedRope& rope = p.rope;
+  const bool has_weight = part.has_norm && !p.norm_after_rope;
+  const auto weight = [&](int64_t d) { return has_weight ? WeightOf(part, at.head, d) : 1.0F; };
+  for (int64_t j = 0; part.has_rope && j < rope.rotary_dim / 2; ++j) {
+    const float lo = weight(LoChannel(rope, j));
+    const float hi = weight(HiChannel(rope, j));
+    c.cl.push_back(lo * TableEntry(rope, rope.cos, at, j, false));
+    c.sl.push_back(hi * TableEntry(rope, rope.sin, at, j, false));
+    c.ch.push_back(hi * TableEntry(rope, rope.cos, at, j, true));
+    c.sh.push_back(lo * TableEntry(rope, rope.sin, at, j, true));
   }
   return c;
 }
 
-void Rotate(std::vector<float>& a, const Coefficients& c) {
-  const size_t h = a.size() / 2;
-  for (size_t j = 0; j < h; ++j) {
-    const float lo = std::fma(a[j], c.cl[j], -(a[j + h] * c.sl[j]));
-    const float hi = std::fma(a[j + h], c.ch[j], a[j] * c.sh[j]);
-    a[j] = lo;
-    a[j + h] = hi;
+void Rotate(const FusedRope& rope, const Coefficients& c, std::vector<float>& a) {
+  for (size_t j = 0; j < c.cl.size(); ++j) {
+    float& lo = a[static_cast<size_t>(LoChannel(rope, static_cast<int64_t>(j)))];
+    float& hi = a[static_cast<size_t>(HiChannel(rope, static_cast<int64_t>(j)))];
+    const float y_lo = std::fma(lo, c.cl[j], -(hi * c.sl[j]));
+    const float y_hi = std::fma(hi, c.ch[j], lo * c.sh[j]);
+    lo = y_lo;
+    hi = y_hi;
   }
 }
+
+bool IsRotated(const FusedProblem& p, const FusedPart& part, int64_t d) {
+  return part.has_rope && d >= p.rope.first_channel && d < p.rope.first_channel + p.rope.rotary_dim;
+}
+
+bool NormsAfterRope(const FusedProblem& p, const FusedPart& part) {
+  return p.norm_after_rope && part.has_rope;
+}
+
+// Head after head of one token and part, with what does not change between them.
+class Heads {
+ public:
+  Heads(const FusedProblem& p, const FusedPart& part, const HeadPosition& first)
+      : p_(p), part_(part), shared_(MakeCoefficients(p, part, first)) {
+    if (part.has_norm && part.is_full_width) inverse_ = FullWidthInverse(first);
+  }
+
+  // From its source to the value y of every channel.
+  [[nodiscard]] std::vector<float> Finish(const HeadPosition& at) const {
+    std::vector<float> y = LoadHead(p_, part_, at);
+    const bool norms_after = NormsAfterRope(p_, part_);
+    if (norms_after) RotateHead(at, y);
+    if (part_.has_norm) {
+      const float inverse = part_.is_full_width ? inverse_ : Inverse(SumOfSquares(y), 1);
+      for (float& value : y) value = value * inverse;
+    }
+    if (!norms_after) RotateHead(at, y);
+    for (int64_t d = 0; part_.has_norm && d < part_.head_dim(); ++d) {
+      if (!norms_after && IsRotated(p_, part_, d)) continue;  // the coefficients have the weight
+      float& value = y[static_cast<size_t>(d)];
+      value = value * WeightOf(part_, at.head, d);
+    }
+    return y;
+  }
+
+  // The sum of squares that a norm takes of a head.
+  [[nodiscard]] float Measure(const HeadPosition& at) const {
+    std::vector<float> x = LoadHead(p_, part_, at);
+    if (NormsAfterRope(p_, part_)) RotateHead(at, x);
+    return SumOfSquares(x);
+  }
+
+ private:
+  void RotateHead(const HeadPosition& at, std::vector<float>& a) const {
+    // A full-width weight differs from head to head.
+    if (part_.is_full_width) return Rotate(p_.rope, MakeCoefficients(p_, part_, at), a);
+    Rotate(p_.rope, shared_, a);
+  }
+
+  [[nodiscard]] float Inverse(float sum, int64_t heads) const {
+    const float mean = sum / static_cast<float>(heads * part_.head_dim());
+    const float root = std::sqrt(mean + static_cast<float>(p_.epsilon));
+    return 1.0F / root;
+  }
+
+  [[nodiscard]] float FullWidthInverse(HeadPosition at) const {
+    const bool is_gathered = IsPresent(part_.sums);
+    const int64_t heads = is_gathered ? part_.sums.shape.dims[1] : part_.heads();
+    float sum = 0.0F;
+    for (at.head = 0; at.head < heads; ++at.head) {
+      const float of_head =
+          is_gathered ? Read<float>(Element(part_.sums, {at.token, at.head})) : Measure(at);
+      sum = at.head == 0 ? of_head : sum + of_head;
+    }
+    return Inverse(sum, heads);
+  }
+
+  const FusedProblem& p_;
+  const FusedPart& part_;
+  Coefficients shared_;
+  float inverse_ = 1.0F;
+};
 
 // Sinks.
 
 // A finished head: its values, and where its bits came from if nothing was computed.
 struct Head {
+  const FusedPart& part;
   HeadPosition at;
-  int64_t head;  // within its part
   std::vector<float> y;
-  bool is_copy;  // v: stored bit for bit where the types are equal
+  bool is_copy;  // stored bit for bit where the types are equal
 };
 
-void Store16(const Problem& p, const Head& head, int64_t d, DType dtype, std::byte* address) {
-  if (head.is_copy && p.x.dtype == dtype) {
-    const HeadPosition& at = head.at;
-    std::memcpy(address, Element(p.x, {at.batch, at.sequence, at.head, d}), sizeof(uint16_t));
+float DynamicScale(const Head& head, DType dtype) {
+  float amax = 0.0F;
+  for (const float y : head.y) {
+    if (std::fabs(y) > amax) amax = std::fabs(y);
+  }
+  return amax / LargestCode(dtype);
+}
+
+// The code of channel d; `dynamic` is the head's own scale.
+uint8_t CodeOf(const Head& head, const FusedOutput& to, int64_t d, float dynamic) {
+  const float y = head.y[static_cast<size_t>(d)];
+  float z = 0.0F;
+  if (to.rule == CodeRule::kDynamic) {
+    if (dynamic == 0.0F) return 0;
+    z = y / dynamic;
   } else {
-    StoreRounded(dtype, address, head.y[static_cast<size_t>(d)]);
+    const int64_t place = head.at.head * head.part.head_dim() + d;
+    const float scale = Read<float>(Element(to.scale, place));
+    z = to.rule == CodeRule::kMultiply ? y * scale : y / scale;
+    if (IsPresent(to.offset)) z = z + Read<float>(Element(to.offset, place));
+  }
+  if (to.data.dtype == DType::kInt8) return static_cast<uint8_t>(NarrowToCode(z));
+  return NarrowToFloat8(to.data.dtype, z);
+}
+
+void StoreElement(const Head& head, const FusedOutput& to, int64_t d, float dynamic,
+                  std::byte* address) {
+  if (IsQuantised(to.data.dtype)) {
+    const uint8_t code = CodeOf(head, to, d, dynamic);
+    std::memcpy(address, &code, sizeof(code));
+  } else if (head.is_copy && head.part.x.dtype == to.data.dtype) {
+    const HeadPosition& at = head.at;
+    std::memcpy(address, Element(head.part.x, {at.batch, at.sequence, at.head, d}),
+                static_cast<size_t>(SizeOf(to.data.dtype)));
+  } else {
+    StoreRounded(to.data.dtype, address, head.y[static_cast<size_t>(d)]);
   }
 }
 
-void StoreDense(const Problem& p, const Head& head, const TensorView& out) {
-  if (!IsPresent(out)) return;
-  for (int64_t d = 0; d < p.head_dim; ++d) {
-    std::byte* address = Element(out, {head.at.batch, head.at.sequence, head.head, d});
-    Store16(p, head, d, out.dtype, address);
+void StoreDense(const Head& head, const FusedOutput& to) {
+  if (!IsPresent(to.data)) return;
+  const HeadPosition& at = head.at;
+  float dynamic = 0.0F;
+  if (to.rule == CodeRule::kDynamic) {
+    dynamic = DynamicScale(head, to.data.dtype);
+    std::memcpy(Element(to.scales, {at.batch, at.sequence, at.head}), &dynamic, sizeof(dynamic));
+  }
+  for (int64_t d = 0; d < head.part.head_dim(); ++d) {
+    StoreElement(head, to, d, dynamic, Element(to.data, {at.batch, at.sequence, at.head, d}));
   }
 }
 
-int8_t Quantise(const Cache& cache, int64_t channel, float y) {
-  float z = y / Read<float>(Element(cache.scale, channel));
-  if (IsPresent(cache.offset)) z = z + Read<float>(Element(cache.offset, channel));
-  return NarrowToCode(z);
-}
-
-CacheRow RowOf(const Problem& p, const HeadPosition& at) {
-  const bool per_token = p.slot_rule == SlotRule::kPerToken;
-  const std::byte* address = Element(p.slots, per_token ? at.token : at.batch);
-  const int64_t slot =
-      p.slots.dtype == DType::kInt64 ? Read<int64_t>(address) : int64_t{Read<int32_t>(address)};
-  if (!per_token) return {at.batch, slot + at.sequence};
-  if (slot < 0) return {-1, -1};
-  const bool is_pa_nz = p.cache_order == CacheOrder::kPaNz;
-  const int64_t block_size = p.k_cache.data.shape.dims[is_pa_nz ? 2 : 1];
-  return {slot / block_size, slot % block_size};
-}
-
-std::byte* CacheElement(const Problem& p, const TensorView& cache, CacheRow to, int64_t channel) {
-  if (p.cache_order == CacheOrder::kPaNz) {
-    const int64_t chunk = cache.shape.dims[3];
-    return Element(cache, {to.block, channel / chunk, to.row, channel % chunk});
-  }
-  return Element(cache, {to.block, to.row, channel / p.head_dim, channel % p.head_dim});
-}
-
-void StoreCache(const Problem& p, const Head& head, const Cache& cache) {
+void StoreCache(const FusedProblem& p, const Head& head, const FusedOutput& cache) {
   if (!IsPresent(cache.data)) return;
   const CacheRow to = RowOf(p, head.at);
   if (to.block < 0) return;
-  for (int64_t d = 0; d < p.head_dim; ++d) {
-    const int64_t channel = head.head * p.head_dim + d;
-    std::byte* address = CacheElement(p, cache.data, to, channel);
-    if (cache.data.dtype == DType::kInt8) {
-      const int8_t code = Quantise(cache, channel, head.y[static_cast<size_t>(d)]);
-      std::memcpy(address, &code, sizeof(code));
-    } else {
-      Store16(p, head, d, cache.data.dtype, address);
+  float dynamic = 0.0F;
+  if (cache.rule == CodeRule::kDynamic) {
+    dynamic = DynamicScale(head, cache.data.dtype);
+    std::memcpy(Element(cache.scales, {to.block, to.row, head.at.head}), &dynamic, sizeof(dynamic));
+  }
+  const int64_t head_dim = head.part.head_dim();
+  for (int64_t d = 0; d < head_dim; ++d) {
+    StoreElement(head, cache, d, dynamic, CacheElement(cache, head_dim, to, head.at.head, d));
+  }
+}
+
+void ZeroRow(const FusedPart& part, CacheRow row) {
+  const FusedOutput& cache = part.cache;
+  for (int64_t head = 0; head < part.heads(); ++head) {
+    for (int64_t d = 0; d < part.head_dim(); ++d) {
+      std::memset(CacheElement(cache, part.head_dim(), row, head, d), 0,
+                  static_cast<size_t>(SizeOf(cache.data.dtype)));
+    }
+    if (cache.rule != CodeRule::kDynamic) continue;
+    std::memset(Element(cache.scales, {row.block, row.row, head}), 0, sizeof(float));
+  }
+}
+
+// The rows of a sequence's last page that it does not use.
+void ZeroUnusedRows(const FusedProblem& p, int64_t token) {
+  const int64_t b = SequenceOf(p, token);
+  if (ReadIndex(p.row_offsets, b + 1) != token + 1) return;
+  for (int64_t row = ReadIndex(p.lengths, b); row % p.block_size != 0; ++row) {
+    for (const FusedPart& part : p.parts) {
+      if (IsPresent(part.cache.data)) ZeroRow(part, PageRow(p, b, row));
     }
   }
 }
 
-// Both operators.
-
-// q or k: [dequantise], [norm], rotate.
-Head RotatedHead(const Problem& p, HeadPosition at, int64_t head, const Coefficients& c) {
-  std::vector<float> a = LoadHead(p, at);
-  if (p.has_norm) Normalise(a, static_cast<float>(p.epsilon));
-  Rotate(a, c);
-  return {at, head, a, /*is_copy=*/false};
+void RunHead(const FusedProblem& p, const FusedPart& part, const Heads& heads,
+             const HeadPosition& at) {
+  if (IsPresent(part.head_sums)) {
+    const float sum = heads.Measure(at);
+    std::memcpy(Element(part.head_sums, {at.token, at.head}), &sum, sizeof(sum));
+    return;
+  }
+  const bool is_copy = !part.has_norm && !part.has_rope && !IsPresent(p.bias);
+  const Head head{part, at, heads.Finish(at), is_copy};
+  for (const FusedOutput& dense : part.dense) StoreDense(head, dense);
+  StoreCache(p, head, part.cache);
 }
 
-void RunToken(const Problem& p, int64_t token) {
-  HeadPosition at{token / p.sequence, token % p.sequence, token, 0};
-  const Coefficients q_coefficients = MakeCoefficients(p, at, p.q_gamma);
-  for (int64_t head = 0; head < p.q_heads; ++head, ++at.head) {
-    const Head q = RotatedHead(p, at, head, q_coefficients);
-    StoreDense(p, q, p.q_out);
-    StoreDense(p, q, p.q_before_quant);
+void RunToken(const FusedProblem& p, int64_t token) {
+  for (const FusedPart& part : p.parts) {
+    if (!IsPresent(part.x)) continue;
+    HeadPosition at{token / p.sequence, token % p.sequence, token, 0};
+    const Heads heads(p, part, at);
+    for (; at.head < part.heads(); ++at.head) RunHead(p, part, heads, at);
   }
-  const Coefficients k_coefficients = MakeCoefficients(p, at, p.k_gamma);
-  for (int64_t head = 0; head < p.k_heads; ++head, ++at.head) {
-    const Head k = RotatedHead(p, at, head, k_coefficients);
-    StoreDense(p, k, p.k_out);
-    StoreCache(p, k, p.k_cache);
-  }
-  for (int64_t head = 0; head < p.v_heads; ++head, ++at.head) {
-    const Head v{at, head, LoadHead(p, at), /*is_copy=*/true};
-    StoreDense(p, v, p.v_out);
-    StoreCache(p, v, p.v_cache);
-  }
+  if (p.zeroes_unused_rows) ZeroUnusedRows(p, token);
 }
 
 }  // namespace
 
+void RunExact(const FusedProblem& problem) {
+  for (int64_t token = 0; token < problem.tokens(); ++token) RunToken(problem, token);
+}
+
 void RunExact(const Problem& problem) { RunExact(problem, 0, problem.tokens()); }
 
 void RunExact(const Problem& problem, int64_t token_begin, int64_t token_end) {
-  for (int64_t token = token_begin; token < token_end; ++token) RunToken(problem, token);
+  const FusedProblem general = Generalise(problem);
+  for (int64_t token = token_begin; token < token_end; ++token) RunToken(general, token);
 }
 
 }  // namespace qkvfuse::reference

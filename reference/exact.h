@@ -4,15 +4,16 @@
 
 #include <cstdint>
 
-#include "reference/problem.h"
+#include "reference/fused_problem.h"
 
 namespace qkvfuse::reference {
 
 /// Computes every output of the problem. Expects the default floating-point environment and a
 /// problem that the library accepts; checks nothing.
+void RunExact(const FusedProblem& problem);
 void RunExact(const Problem& problem);
 
-/// The same for tokens [token_begin, token_end). Where two tokens name one slot, the ranges must
+/// Tokens [token_begin, token_end). Where two tokens name one slot, the ranges must
 /// follow each other in ascending order; otherwise they may run at the same time.
 void RunExact(const Problem& problem, int64_t token_begin, int64_t token_end);
 

@@ -1,5 +1,5 @@
-// One call of either operator as plain data: what both references evaluate. It knows the public
-// types of qkvfuse and nothing of its plans or kernels.
+// One call of either of Ascend's operators as plain data. It knows the public types of qkvfuse and
+// nothing of its plans or kernels.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,21 @@
 
 namespace qkvfuse::reference {
 
-/// The order of a cache's four dimensions.
+/// The order of a cache's dimensions.
 enum class CacheOrder {
-  kPaNz,  // [blocks, heads*head_dim/chunk, block_size, chunk]
-  kNd,    // [blocks, block_size, heads, head_dim], paged and contiguous caches alike
+  kPaNz,        // [blocks, heads*head_dim/chunk, block_size, chunk]
+  kNd,          // [blocks, block_size, heads, head_dim], paged and contiguous caches alike
+  kHeadsFirst,  // [blocks, heads, block_size, head_dim]
+  kChunked,     // [blocks, heads, head_dim/x, block_size, x]
+  kTransposed,  // [blocks, heads, head_dim, block_size]
+  kRowChunked,  // [blocks, heads, block_size/x, head_dim, x]
 };
 
 /// How a token finds its row of the caches.
 enum class SlotRule {
   kPerToken,     // token t goes to slot slots[t]; a negative slot is skipped
   kPerSequence,  // token s of sequence b goes to row slots[b] + s of block b
+  kPageTable,    // row p of sequence b is row p % block_size of block slots[b, p / block_size]
 };
 
 struct Cache {

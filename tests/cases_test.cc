@@ -35,6 +35,18 @@ TEST(CaseText, RoundTrips) {
   EXPECT_GT(lines.size(), 1990U);
 }
 
+TEST(CaseText, OfTheGeneralOperatorRoundTrips) {
+  std::set<std::string> lines;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const std::string line = PrintCase(RandomFusedCase(seed));
+    const Result<Case> parsed = ParseCase(line);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message() << "\n  line: " << line;
+    EXPECT_EQ(PrintCase(*parsed), line);
+    lines.insert(line);
+  }
+  EXPECT_GT(lines.size(), 1990U);
+}
+
 TEST(CaseText, ReadsEveryKey) {
   const Result<Case> parsed = ParseCase(
       "op=drq dtype=fp16 x=int32 heads=16/4/4 head_dim=64 tokens=4x16 k_cache=int8+offset "
@@ -218,6 +230,18 @@ TEST(CaseFiles, ModelShapesPassWithFewTokens) {
     c.tokens = TokenCount(2, 2);
     c.blocks = 0;
     ExpectSameBits(c);
+  }
+}
+
+TEST(CaseFiles, FusedFitsItsLines) {
+  const auto all = cases::ReadCases(QKVFUSE_CASES_DIRECTORY "/fused.txt");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_GT(all->size(), 70U);
+  for (const Case& c : *all) {
+    const Result<Case> again = ParseCase(PrintCase(c));
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(PrintCase(*again), PrintCase(c));
+    ExpectSameBits(c, TargetsPathsAndThreads());
   }
 }
 

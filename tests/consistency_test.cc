@@ -28,6 +28,11 @@ constexpr char kDrqLine[] =
     "op=drq dtype=fp16 heads=8/2 head_dim=64 tokens=6x17 layout=contiguous token_scale=1 "
     "bias=bf16 kv_output=1";
 
+constexpr char kFusedLine[] =
+    "op=fused dtype=bf16 heads=4/2 head_dim=64 tokens=100 layout=transposed block_size=8 "
+    "k_cache=int8+dynamic v_cache=fp8_e4m3 slot_mode=page_table sequences=9 zeroes_unused_rows=1 "
+    "q_norm=full norm_order=after rope=interleaved table=joined sections=interleaved kv_output=1";
+
 // Memory for the workspace of one call, starting at an odd address: any alignment is allowed.
 class OwnWorkspace {
  public:
@@ -66,6 +71,8 @@ TEST(RunRange, AnySplitInAnyOrderEqualsTheWhole) {
     cases::Case c = seed == 0   ? CaseOf(kQnrLine)
                     : seed == 1 ? CaseOf(kRepeatedLine)
                     : seed == 2 ? CaseOf(kDrqLine)
+                    : seed == 3 ? CaseOf(kFusedLine)
+                    : seed % 2  ? RandomFusedCase(seed + 1000)
                                 : RandomCase(seed + 1000);
     const auto problem = MakeSolvedProblem(c);
     ASSERT_NE(problem, nullptr);
@@ -82,7 +89,7 @@ TEST(RunRange, AnySplitInAnyOrderEqualsTheWhole) {
 }
 
 TEST(RunRange, ManyThreadsShareACall) {
-  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine}) {
+  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine, kFusedLine}) {
     const auto problem = MakeSolvedProblem(CaseOf(line));
     ASSERT_NE(problem, nullptr);
     const Result<Plan> plan = problem->MakePlan();
@@ -105,7 +112,7 @@ TEST(RunRange, ManyThreadsShareACall) {
 }
 
 TEST(Plan, SixteenThreadsRunOnePlan) {
-  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine}) {
+  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine, kFusedLine}) {
     std::vector<std::unique_ptr<cases::Problem>> problems;
     for (uint64_t seed = 1; seed <= 16; ++seed) {
       cases::Case c = CaseOf(line);
@@ -144,7 +151,7 @@ TEST(Plan, ManyPlansAtOnce) {
           result = problem.status();
           return;
         }
-        reference::RunExact((*problem)->ReferenceProblem());
+        (*problem)->RunReference();
         const Result<Plan> plan = (*problem)->MakePlan();
         if (!plan.ok()) {
           result = plan.status();
@@ -178,7 +185,7 @@ struct BackwardPool {
 TEST(ParallelForHook, RunsEveryItem) {
   BackwardPool pool;
   SetParallelFor(BackwardPool::Run, &pool, 5);
-  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine}) {
+  for (const char* line : {kQnrLine, kRepeatedLine, kDrqLine, kFusedLine}) {
     const auto problem = MakeSolvedProblem(CaseOf(line));
     ASSERT_NE(problem, nullptr);
     for (Variant variant : TargetsAndPaths()) {

@@ -13,6 +13,7 @@
 #include "cases/buffer.h"
 #include "reference/exact.h"
 #include "tests/support/moved_tensors.h"
+#include "tests/support/random_case.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::testing {
@@ -101,7 +102,7 @@ void RunGuarded(const Case& c, const Placements& placements) {
   SetCurrentLine(cases::PrintCase(c) + PlaceText(placements));
   const auto problem = cases::Problem::Make(c, placements);
   ASSERT_TRUE(problem.ok()) << problem.status().message() << "\n  case: " << cases::PrintCase(c);
-  reference::RunExact((*problem)->ReferenceProblem());
+  (*problem)->RunReference();
   for (const Variant& variant : TargetsAndPaths()) RunGuarded(**problem, placements, variant);
 }
 
@@ -218,6 +219,23 @@ INSTANTIATE_TEST_SUITE_P(Guard, Sweep,
                                                               Layout::kContiguous)),
                          NameOf);
 
+// The general operator: everything at random, and its tables of cases.
+TEST_F(GuardTest, FusedRandomCases) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Case c = RandomFusedCase(500000 + seed);
+    for (const Guard guard : {Guard::kFront, Guard::kBack}) RunGuarded(c, {guard, seed % 64});
+    RunGuarded(c, {Guard::kBack});
+  }
+}
+
+TEST_F(GuardTest, FusedCases) {
+  const auto all = cases::ReadCases(QKVFUSE_CASES_DIRECTORY "/fused.txt");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  for (const Case& c : *all) {
+    for (const Guard guard : {Guard::kFront, Guard::kBack}) RunGuarded(c, {guard});
+  }
+}
+
 // The sweeps above would be worth nothing if the guard did not hold.
 class Outside : public GuardTest {
  protected:
@@ -321,6 +339,18 @@ TEST(Misaligned, EveryTensorIsRefusedByName) {
     drq.bias = bias;
     EXPECT_EQ(ExpectMisalignedRefused(drq), 14);
   }
+  const std::string fused =
+      "op=fused dtype=bf16 x=int32 heads=3/2 head_dim=64 tokens=8 layout=paged block_size=4 "
+      "kv_output=1 token_scale=1 bias=fp32 slot_mode=page_table v_norm=head table=two "
+      "q_norm=full k_norm=full gathered_heads=4 ";
+  // x, 3 gammas, 2 tables, positions, 3 of the page table, 3 of the dequantisation, 2 sums, 4 dense
+  // outputs; then scales and offsets, or scale caches.
+  EXPECT_EQ(ExpectMisalignedRefused(
+                CaseOf(fused + "q_out=int8+offset k_cache=int8+offset v_cache=int8+offset")),
+            15 + 3 + 6);
+  EXPECT_EQ(ExpectMisalignedRefused(
+                CaseOf(fused + "q_out=int8+dynamic k_cache=int8+dynamic v_cache=int8+dynamic")),
+            15 + 3 + 3);
 }
 
 }  // namespace

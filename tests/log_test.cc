@@ -37,12 +37,12 @@ struct Described {
 // Bytes: each input is read once and each output written once.
 constexpr Described kDescribed[] = {
     {"op=qnr dtype=bf16 heads=4/2 head_dim=128 tokens=64 target=scalar",
-     R"(QkvRmsNormRopeCache, head_dim 128, target scalar, strict
-  q: 4 heads, bf16 -> norm -> rope -> q_out bf16
+     R"(QkvRmsNormRopeCache, target scalar, strict
+  q: 4 heads of 128, bf16 -> norm -> rope -> q_out bf16
      fused kernel k16Bit kNormRope kStore
-  k: 2 heads, bf16 -> norm -> rope -> k_cache int8
+  k: 2 heads of 128, bf16 -> norm -> rope -> k_cache int8
      fused kernel k16Bit kNormRope kInt8
-  v: 2 heads, bf16 -> v_cache int8
+  v: 2 heads of 128, bf16 -> v_cache int8
      fused kernel k16Bit kNone kInt8
   k_cache: PA_NZ, 2 blocks of 128 rows
   v_cache: PA_NZ, 2 blocks of 128 rows
@@ -51,12 +51,12 @@ constexpr Described kDescribed[] = {
 )"},
     {"op=qnr dtype=fp16 heads=4/2 head_dim=80 tokens=3 layout=paged k_cache=int8+offset "
      "v_cache=16bit before_quant=1 target=scalar strict=0",
-     R"(QkvRmsNormRopeCache, head_dim 80, target scalar, lenient
-  q: 4 heads, fp16 -> norm -> rope -> q_out fp16 -> q_before_quant fp16
+     R"(QkvRmsNormRopeCache, target scalar, lenient
+  q: 4 heads of 80, fp16 -> norm -> rope -> q_out fp16 -> q_before_quant fp16
      fused kernel k16Bit kNormRope kStoreTwice
-  k: 2 heads, fp16 -> norm -> rope -> k_out fp16 -> k_cache int8 with offset
+  k: 2 heads of 80, fp16 -> norm -> rope -> k_out fp16 -> k_cache int8 with offset
      fused kernel k16Bit kNormRope kInt8OffsetStore
-  v: 2 heads, fp16 -> v_out fp16 -> v_cache fp16
+  v: 2 heads of 80, fp16 -> v_out fp16 -> v_cache fp16
      copy of bits
   k_cache: paged NHD, 2 blocks of 128 rows
   v_cache: paged NHD, 2 blocks of 128 rows
@@ -65,26 +65,41 @@ constexpr Described kDescribed[] = {
 )"},
     {"op=drq x=int32 dtype=bf16 heads=32/8 head_dim=128 tokens=4x16 layout=contiguous kv_output=1 "
      "token_scale=1 bias=fp32 target=scalar path=general",
-     R"(DequantRopeQuantKvcache, head_dim 128, target scalar, strict
-  q: 32 heads, int32 -> rope -> q_out bf16
+     R"(DequantRopeQuantKvcache, target scalar, strict
+  q: 32 heads of 128, int32 -> bias -> rope -> q_out bf16
      general path (asked for)
-  k: 8 heads, int32 -> rope -> k_out bf16 -> k_cache int8
+  k: 8 heads of 128, int32 -> bias -> rope -> k_out bf16 -> k_cache int8
      general path (asked for)
-  v: 8 heads, int32 -> v_out bf16 -> v_cache int8
+  v: 8 heads of 128, int32 -> bias -> v_out bf16 -> v_cache int8
      general path (asked for)
   k_cache: contiguous BSND, 5 blocks of 128 rows
   v_cache: contiguous BSND, 5 blocks of 128 rows
   64 tokens: reads 1663248 bytes, writes 917504, workspace 128
   work: 4 parts of the tokens, hook
 )"},
+    {"op=fused dtype=bf16 heads=4/2 head_dim=96 v_head_dim=64 tokens=4 layout=paged target=scalar "
+     "k_cache=fp8_e4m3+dynamic v_cache=int8+multiply+head q_norm=full norm_order=after "
+     "rotary_dim=32 rotates_last=1 rope=interleaved v_norm=head bias=fp32",
+     R"(FusedQkv, target scalar, strict
+  q: 4 heads of 96, bf16 -> bias -> rope (interleaved, last 32) -> full-width norm -> q_out bf16
+     general path (a norm over the full width)
+  k: 2 heads of 96, bf16 -> bias -> rope (interleaved, last 32) -> norm -> k_cache fp8_e4m3, dynamic
+     general path (a norm after the rotation)
+  v: 2 heads of 64, bf16 -> bias -> norm -> v_cache int8, multiplied
+     general path (a norm without a rotation)
+  k_cache: paged NHD, 2 blocks of 128 rows
+  v_cache: paged NHD, 2 blocks of 128 rows
+  4 tokens: reads 11688 bytes, writes 4384, workspace 768
+  work: 1 part of the tokens, hook (no more is offered, or the work is too small to fork for)
+)"},
     {"op=drq x=fp16 dtype=fp16 heads=8/2 head_dim=64 tokens=8x1 layout=contiguous "
      "strides=k_cache:channel target=scalar",
-     R"(DequantRopeQuantKvcache, head_dim 64, target scalar, strict
-  q: 8 heads, fp16 -> rope -> q_out fp16
+     R"(DequantRopeQuantKvcache, target scalar, strict
+  q: 8 heads of 64, fp16 -> rope -> q_out fp16
      fused kernel k16Bit kRope kStore
-  k: 2 heads, fp16 -> rope -> k_cache int8
+  k: 2 heads of 64, fp16 -> rope -> k_cache int8
      general path (k_cache has channel stride 2)
-  v: 2 heads, fp16 -> v_cache int8
+  v: 2 heads of 64, fp16 -> v_cache int8
      fused kernel k16Bit kNone kInt8
   k_cache: strided, 9 blocks of 128 rows
   v_cache: contiguous BSND, 9 blocks of 128 rows
@@ -176,8 +191,7 @@ TEST(Log, NothingIsPrintedUnasked) {
 TEST(Log, EnvironmentNamesWhatIsPrinted) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto good = ::testing::ExitedWithCode(0);
-  const std::string plan =
-      "qkvfuse: QkvRmsNormRopeCache, head_dim 128, .*workspace [0-9]+\n.*hook.*";
+  const std::string plan = "qkvfuse: QkvRmsNormRopeCache, target .*workspace [0-9]+\n.*hook.*";
   const std::string run = "qkvfuse: QkvRmsNormRopeCache: 64 tokens in 2 parts, .* us\n";
   EXPECT_EXIT(RunWith(""), good, MatchesRegex(""));
   EXPECT_EXIT(RunWith("run"), good, MatchesRegex(run));

@@ -25,7 +25,8 @@ ModelSpec ModelOf(const std::string& config, std::optional<DType> dtype = {}) {
 FusedQkvSpec SpecOf(HeadCounts heads, int64_t head_dim, int64_t positions,
                     DType dtype = DType::kBFloat16) {
   FusedQkvSpec spec;
-  spec.x_dtype = spec.q_out.dtype = dtype;
+  spec.x_dtype = dtype;
+  spec.q_out.dtype = dtype;
   spec.heads = heads;
   spec.head_dim = spec.rope.rotary_dim = head_dim;
   spec.rope.table = RopeSpec::Table::kJoined;

@@ -63,14 +63,14 @@ void ExpectTable(const RopeTableSpec& spec, const RopeSpec& layout, const Entrie
                  int64_t origin) {
   const std::vector<double> frequencies = FrequenciesOf(spec);
   const double factor = AttentionFactorOf(spec);
-  const auto size = static_cast<size_t>(SizeOf(layout.dtype));
+  const auto size = static_cast<size_t>(SizeOf(*layout.dtype));
   for (int64_t position = 0; position < spec.max_positions; ++position) {
     for (int64_t pair = 0; pair < spec.rotary_dim / 2; ++pair) {
       const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(pair)];
-      const double expected = RoundedTo(layout.dtype, factor * function(angle));
+      const double expected = RoundedTo(*layout.dtype, factor * function(angle));
       for (const int64_t entry : entries(pair)) {
         const int64_t at = origin + position * strides.token + entry * strides.channel;
-        ASSERT_EQ(ValueAt(*memory, layout.dtype, at), expected) << position << ", " << pair;
+        ASSERT_EQ(ValueAt(*memory, *layout.dtype, at), expected) << position << ", " << pair;
         std::memset(memory->data() + static_cast<size_t>(at) * size, kUntouched, size);
       }
     }
@@ -87,7 +87,7 @@ double Sin(double angle) { return std::sin(angle); }
 /// Fills two tables and looks at every byte. `origin` is the element of row 0, entry 0.
 void ExpectTwoTables(const RopeTableSpec& spec, const RopeSpec& layout, const Entries& entries,
                      const TokenStrides& strides, int64_t elements, int64_t origin) {
-  const int64_t size = SizeOf(layout.dtype);
+  const int64_t size = SizeOf(*layout.dtype);
   std::vector<char> cos(static_cast<size_t>(elements * size), kUntouched);
   std::vector<char> sin = cos;
   const Status status =

@@ -44,7 +44,7 @@ bool IsRight(uint64_t seed) {
                  problem.status().message().c_str());
     return false;
   }
-  reference::RunExact((*problem)->ReferenceProblem());
+  (*problem)->RunReference();
   for (Variant variant : TargetsAndPaths()) {
     variant.threads = static_cast<int>(seed % 4) + 1;
     const auto result = SameBits(**problem, variant);

@@ -7,9 +7,9 @@
 #include <new>
 #include <stdexcept>
 
-#include "base/fp_environment.h"
 #include "base/parallel.h"
 #include "bench/baselines/stages.h"
+#include "bench/baselines/tile_pass.h"
 #include "kernels/copy.h"
 #include "plan/run.h"
 #include "plan/slots.h"
@@ -36,11 +36,12 @@ int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit 
 kernels::SelectedKernels SelectOrThrow(const PlanImpl& plan, kernels::Transform transform,
                                        kernels::SinkKind sink) {
   kernels::KernelKey key;
-  key.source = kernels::SourceOf(plan.pipeline.store);
+  const GroupTask& q = plan.groups[kQ].task;
+  key.source = kernels::SourceOf(q.store);
   key.transform = transform;
   key.sink = sink;
-  key.store = key.table = plan.pipeline.store;
-  key.head_dim = plan.pipeline.head_dim;
+  key.store = key.table = q.store;
+  key.head_dim = q.head_dim;
   const kernels::SelectedKernels selected = kernels::SelectFused(plan.target.id, key);
   if (selected.group == nullptr) throw std::logic_error("bench: no fused kernel for a pass");
   return selected;
@@ -76,6 +77,15 @@ class Call {
   /// From x to q_out or the cache.
   [[nodiscard]] const Tasks& whole() const { return whole_; }
   [[nodiscard]] const kernels::CoefficientTask& tables() const { return tables_; }
+  /// Where the tables' rows of a tile begin.
+  [[nodiscard]] kernels::TableRows RowsOfTables(const Tile& tile) const {
+    kernels::TableRows rows;
+    for (int64_t i = 0; i < tile.tokens; ++i) {
+      rows.cos[0][i] = (tile.first_token + i) * cos_stride_;
+      rows.sin[0][i] = (tile.first_token + i) * sin_stride_;
+    }
+    return rows;
+  }
 
   [[nodiscard]] const float* Gamma(size_t g) const {
     const auto& gamma = plan_.pipeline.groups[g].gamma;
@@ -125,7 +135,7 @@ class Call {
     const HeadGroup& group = plan_.pipeline.groups[g];
     GroupTask task = plan_.groups[g].task;
     const OperandSpec& x = plan_.pipeline.of(Operand::kX);
-    const int64_t channel = group.first_head * task.head_dim;
+    const int64_t channel = group.first_channel;
     task.source.data = static_cast<const char*>(tensors_.x) + channel * SizeOf(x.dtype);
     task.source.token_stride = x.strides.token;
     if (x.dtype == DType::kInt32) {
@@ -135,28 +145,28 @@ class Call {
       if (bias != nullptr) task.source.bias = bias + channel;
       task.source.token_scale = static_cast<const float*>(Parameter(Operand::kTokenScale));
     }
-    if (!group.cache) {
+    const GroupOutput* const cache = group.cache();
+    if (cache == nullptr) {
       task.dense[0] = Rows(g);
       return task;
     }
-    const bool is_int8 = plan_.pipeline.of(*group.cache).dtype == DType::kInt8;
-    (is_int8 ? task.codes : task.dense[0]) = Cache(g);
-    if (group.scale) task.scale = static_cast<const float*>(Parameter(*group.scale));
-    if (group.offset) task.offset = static_cast<const float*>(Parameter(*group.offset));
+    const bool is_int8 = plan_.pipeline.of(cache->to).dtype == DType::kInt8;
+    kernels::Destination& to = is_int8 ? task.codes : task.dense[0];
+    to = internal::CacheDestination(plan_, cache->to, tensors_);
+    to.pieces = plan_.groups[g].pieces[0].data();
+    if (cache->scale) task.scale = static_cast<const float*>(Parameter(*cache->scale));
+    if (cache->offset) task.offset = static_cast<const float*>(Parameter(*cache->offset));
     return task;
-  }
-
-  [[nodiscard]] kernels::Destination Cache(size_t g) const {
-    return internal::CacheDestination(plan_, g, tensors_);
   }
 
   /// q_out, or the group's part of the scratch rows.
   [[nodiscard]] kernels::Destination Rows(size_t g) const {
     const auto& groups = plan_.pipeline.groups;
-    const int64_t head_dim = plan_.pipeline.head_dim;
+    const int64_t head_dim = groups[g].head_dim;
     kernels::Destination to;
     to.head_stride = head_dim;
-    to.pieces = plan_.groups[g].dense_pieces.data();
+    // Contiguous rows of 16 bits, as those of q_out are.
+    to.pieces = plan_.groups[kQ].pieces[0].data();
     if (g == kQ) {
       to.data = tensors_.q_out;
       to.token_stride = groups[kQ].heads * head_dim;
@@ -181,9 +191,9 @@ class Call {
     tables_.table = cos.dtype;
     tables_.cos = tensors_.cos;
     tables_.sin = tensors_.sin;
-    tables_.cos_token_stride = cos.strides.token;
-    tables_.sin_token_stride = plan_.pipeline.of(Operand::kSin).strides.token;
-    tables_.head_dim = plan_.pipeline.head_dim;
+    cos_stride_ = cos.strides.token;
+    sin_stride_ = plan_.pipeline.of(Operand::kSin).strides.token;
+    tables_.rotary_dim = plan_.pipeline.rope.rotary_dim;
   }
 
   const PlanImpl& plan_;
@@ -193,41 +203,9 @@ class Call {
   uint16_t* scratch_;
   Tasks whole_;
   kernels::CoefficientTask tables_;
+  int64_t cos_stride_ = 0;
+  int64_t sin_stride_ = 0;
 };
-
-/// One pass over the tokens, in parallel: body(tile) for each tile of each part.
-template <class Body>
-class Pass {
- public:
-  Pass(TokenCount tokens, int parts, const Body& body)
-      : total_(tokens.total()), parts_(parts), body_(body) {}
-
-  void Run() { RunParallel(parts_, parts_, &Pass::RunPart, this); }
-
- private:
-  static void RunPart(void* context, int64_t part) {
-    const auto& pass = *static_cast<const Pass*>(context);
-    const ScopedFpEnvironment environment;
-    const int64_t end = pass.total_ * (part + 1) / pass.parts_;
-    for (int64_t first = pass.total_ * part / pass.parts_; first < end;
-         first += kernels::kTileTokens) {
-      Tile tile;
-      tile.first_token = first;
-      tile.tokens = std::min(kernels::kTileTokens, end - first);
-      tile.cache_rows = kernels::kNoCacheRows;
-      pass.body_(tile);
-    }
-  }
-
-  int64_t total_;
-  int parts_;
-  const Body& body_;
-};
-
-Tile WithHeads(Tile tile, const GroupTask& task) {
-  tile.heads = task.heads;
-  return tile;
-}
 
 }  // namespace
 
@@ -249,11 +227,11 @@ int PartsOf(const Plan& plan, TokenCount tokens, int threads) {
 Baselines::Baselines(const Plan& plan, TokenCount tokens)
     : plan_(plan),
       tokens_(tokens),
-      scratch_(tokens.total() * plan.impl().pipeline.head_dim * 2 *
+      scratch_(tokens.total() * plan.impl().groups[kK].task.head_dim * 2 *
                (plan.impl().groups[kK].task.heads + plan.impl().groups[kV].task.heads)) {
   const PlanImpl& impl = plan_.impl();
   constexpr int64_t kHeadDimUnit = 64;
-  if (!plan_.is_fused() || impl.pipeline.head_dim % kHeadDimUnit != 0) {
+  if (!plan_.is_fused() || impl.groups[kQ].task.head_dim % kHeadDimUnit != 0) {
     throw std::logic_error("bench: the baselines need fused kernels and a head_dim of n*64");
   }
   auto kernels = std::make_unique<BaselineKernels>();
@@ -262,8 +240,9 @@ Baselines::Baselines(const Plan& plan, TokenCount tokens)
     const GroupTask& task = impl.groups[g].task;
     // The conversions are chosen by what the pointers of a call say, here without a call.
     GroupTask chosen = task;
-    const auto& cache = impl.pipeline.groups[g].cache;
-    if (cache && impl.pipeline.of(*cache).dtype == DType::kInt8) chosen.codes.data = &chosen;
+    const GroupOutput* const cache = impl.pipeline.groups[g].cache();
+    const bool is_int8 = cache != nullptr && impl.pipeline.of(cache->to).dtype == DType::kInt8;
+    if (is_int8) chosen.codes.data = &chosen;
     if (impl.pipeline.uses(Operand::kBias)) chosen.source.bias = &chosen;
     kernels->convert_copy[g] = SelectConvertCopy(impl.target.id, chosen);
     if (is_int32) {
@@ -271,9 +250,9 @@ Baselines::Baselines(const Plan& plan, TokenCount tokens)
     } else if (task.transform == kernels::Transform::kNormRope) {
       kernels->first[g] = SelectNormalise(impl.target.id, task.store);
     }
-    if (!cache) continue;
+    if (cache == nullptr) continue;
     kernels->last[g] = task.sink == kernels::SinkKind::kStore
-                           ? kernels::SelectCopy()
+                           ? kernels::SelectCopy(task.store)
                            : SelectOrThrow(impl, kernels::Transform::kNone, task.sink).group;
   }
   kernels->rope = SelectOrThrow(impl, kernels::Transform::kRope, kernels::SinkKind::kStore);
@@ -296,16 +275,16 @@ void Baselines::RunUnfused(const Tensors& tensors, Workspace workspace, int thre
       kernels.first[g](to_rows[g], call.Gamma(g), WithHeads(tile, to_rows[g]));
     }
   };
-  Pass(tokens_, parts, first).Run();
+  TilePass(tokens_, parts, first).Run();
 
   const Tasks in_rows = call.InRows();
   const auto rope = [&](Tile tile) {
     alignas(64) float coefficients[kernels::kTileTokens * 4 * kernels::kMaxHeadDim / 2];
-    kernels.rope.coefficients(call.tables(), tile.first_token, tile.tokens, coefficients);
+    kernels.rope.coefficients(call.tables(), call.RowsOfTables(tile), tile.tokens, coefficients);
     tile.coefficients = coefficients;
     for (const size_t g : {kQ, kK}) kernels.rope.group(in_rows[g], WithHeads(tile, in_rows[g]));
   };
-  Pass(tokens_, parts, rope).Run();
+  TilePass(tokens_, parts, rope).Run();
 
   const Tasks to_cache = call.ToCache(kernels);
   const auto last = [&](Tile tile) {
@@ -316,7 +295,7 @@ void Baselines::RunUnfused(const Tensors& tensors, Workspace workspace, int thre
       kernels.last[g](to_cache[g], WithHeads(tile, to_cache[g]));
     }
   };
-  Pass(tokens_, parts, last).Run();
+  TilePass(tokens_, parts, last).Run();
 }
 
 void Baselines::RunConvertCopy(const Tensors& tensors, Workspace workspace, int threads) const {
@@ -324,14 +303,14 @@ void Baselines::RunConvertCopy(const Tensors& tensors, Workspace workspace, int 
   const auto copy = [&](Tile tile) {
     internal::CacheRows rows;
     call.ResolveRows(tile.first_token, tile.tokens, &rows);
-    kernels_->read_tables(call.tables(), tile.first_token, tile.tokens);
+    kernels_->read_tables(call.tables(), call.RowsOfTables(tile), tile.tokens);
     const int64_t* const group_rows[] = {kernels::kNoCacheRows, rows.k, rows.v};
     for (size_t g = 0; g < kGroups; ++g) {
       tile.cache_rows = group_rows[g];
       kernels_->convert_copy[g](call.whole()[g], nullptr, WithHeads(tile, call.whole()[g]));
     }
   };
-  Pass(tokens_, PartsOf(plan_, tokens_, threads), copy).Run();
+  TilePass(tokens_, PartsOf(plan_, tokens_, threads), copy).Run();
 }
 
 StreamCopy::StreamCopy(const Plan& plan, TokenCount tokens, int64_t sets)

@@ -66,7 +66,7 @@ void Normalise(const GroupTask& task, const float* gamma, const Tile& tile) {
   HWY_ALIGN float inverse[kHeadBatch];
   VecOf<Floats> a, b;
   for (int64_t channel = 0; channel < task.head_dim; channel += 2 * kLanes) {
-    simd::LoadGammaPair<kOrder>(d, gamma + channel, a, b);
+    simd::FloatSource::LoadPair<kOrder>(d, {gamma, nullptr, nullptr, 1.0f}, channel, a, b);
     hn::StoreU(a, d, ordered + channel);
     hn::StoreU(b, d, ordered + channel + kLanes);
   }
@@ -144,19 +144,19 @@ void StoreIntegers(const GroupTask& task, const float* /*gamma*/, const Tile& ti
 }
 
 template <class Table>
-void ReadTables(const kernels::CoefficientTask& task, int64_t first_token, int64_t tokens) {
+void ReadTables(const kernels::CoefficientTask& task, const kernels::TableRows& rows,
+                int64_t tokens) {
   constexpr LaneOrder kOrder = kStoreOrder<Table>;
+  using Element = typename Table::Element;
   const Floats d;
   const hn::RebindToUnsigned<Floats> du;
   auto seen = hn::Zero(du);
   VecOf<Floats> a, b;
-  const kernels::Source rows[] = {
-      {task.cos, task.cos_token_stride, 0, 1, nullptr, nullptr, nullptr},
-      {task.sin, task.sin_token_stride, 0, 1, nullptr, nullptr, nullptr}};
-  for (int64_t token = first_token; token < first_token + tokens; ++token) {
-    for (const kernels::Source& row : rows) {
-      const auto in = simd::InputOf<Table>(row, token, 0, task.head_dim);
-      for (int64_t channel = 0; channel < task.head_dim; channel += 2 * kLanes) {
+  for (int64_t i = 0; i < tokens; ++i) {
+    for (const Element* const row : {static_cast<const Element*>(task.cos) + rows.cos[0][i],
+                                     static_cast<const Element*>(task.sin) + rows.sin[0][i]}) {
+      const simd::HeadInput in{row, nullptr, nullptr, 1.0f};
+      for (int64_t channel = 0; channel < task.rotary_dim; channel += 2 * kLanes) {
         Table::template LoadPair<kOrder>(d, in, channel, a, b);
         seen = hn::Or(seen, hn::Or(hn::BitCast(du, a), hn::BitCast(du, b)));
       }

@@ -25,7 +25,7 @@ using StageKernel = void (*)(const kernels::GroupTask& task, const float* gamma,
 [[nodiscard]] StageKernel SelectConvertCopy(int64_t target, const kernels::GroupTask& task);
 
 /// Reads the cos and sin rows of `tokens` tokens, converts them to fp32 and drops them.
-using TableReader = void (*)(const kernels::CoefficientTask& task, int64_t first_token,
+using TableReader = void (*)(const kernels::CoefficientTask& task, const kernels::TableRows& rows,
                              int64_t tokens);
 [[nodiscard]] TableReader SelectTableReader(int64_t target, DType type);
 

@@ -25,8 +25,8 @@ struct NormSpec {
 
   Kind kind = Kind::kNone;
   Gamma gamma = Gamma::kPlain;
-  DType gamma_dtype = DType::kBFloat16;  // fp32, or x's type
-  StridedShape gamma_shape{};            // head_dim elements; kFullWidth: heads * head_dim
+  std::optional<DType> gamma_dtype{};  // fp32, or x's type; absent: x's, which is not int32
+  StridedShape gamma_shape{};          // head_dim elements; kFullWidth: heads * head_dim
   /// kFullWidth: heads of all tensor-parallel ranks, whose sums of squares Tensors::q_sums and
   /// k_sums hold. 0: the heads of this call are all there are, and are measured by it.
   int64_t total_heads = 0;
@@ -60,22 +60,22 @@ struct RopeSpec {
   int64_t rotary_dim = 0;     // even; 0: all of head_dim
   bool rotates_last = false;  // the last rotary_dim channels of a head instead of the first
   Table table = Table::kRowPerToken;
-  DType dtype = DType::kBFloat16;  // of the tables: fp32, or x's type
+  std::optional<DType> dtype{};  // of the tables: fp32, or x's type; absent: x's, not int32
   /// Not kJoined: rows have rotary_dim/2 entries, which serve both channels of a pair, instead of
   /// rotary_dim.
   bool half_width = false;
   /// From row to row and entry to entry; packed rows where absent. `head` is not used, `batch` only
   /// with kRowPerToken.
-  std::optional<TokenStrides> cos_strides;
-  std::optional<TokenStrides> sin_strides;
+  std::optional<TokenStrides> cos_strides{};
+  std::optional<TokenStrides> sin_strides{};
 
   // Tables by position only.
-  int64_t max_positions = 0;               // rows of the tables
-  DType position_dtype = DType::kInt64;    // int64 or int32
-  int64_t position_stride = 1;             // elements from token to token
-  int64_t position_section_stride = 0;     // from one of the three positions to the next; 0: tokens
-  Sections sections = Sections::kNone;     // three positions per token
-  std::array<int64_t, 3> section_pairs{};  // pairs of each; together rotary_dim/2
+  int64_t max_positions = 0;                         // rows of the tables
+  DType position_dtype = DType::kInt64;              // int64 or int32
+  int64_t position_stride = 1;                       // elements from token to token
+  std::optional<int64_t> position_section_stride{};  // from a position to the next; absent: tokens
+  Sections sections = Sections::kNone;               // three positions per token
+  std::array<int64_t, 3> section_pairs{};            // pairs of each; together rotary_dim/2
 
   bool operator==(const RopeSpec&) const = default;
 };
@@ -83,14 +83,15 @@ struct RopeSpec {
 /// A dense output: of type fp32, fp16 or bf16, or (q_out) int8 or fp8 with scales as a cache has
 /// them. Dynamic scales go to Tensors::q_scale_out.
 struct DenseSpec {
-  DType dtype = DType::kBFloat16;
-  std::optional<TokenStrides> strides;  // packed where absent
+  std::optional<DType> dtype{};           // absent: x's, which is not int32
+  std::optional<TokenStrides> strides{};  // packed where absent
   bool has_offset = false;
   StridedShape scale_shape{};
   StridedShape offset_shape{};
   ScaleRule scale_rule = ScaleRule::kDivide;
   ScaleGranularity granularity = ScaleGranularity::kChannel;
-  std::optional<TokenStrides> scale_out_strides;  // kDynamic; [tokens, heads] where absent
+  std::optional<TokenStrides> scale_out_strides =
+      std::nullopt;  // kDynamic; [tokens, heads] where absent
 
   bool operator==(const DenseSpec&) const = default;
 };
@@ -112,13 +113,14 @@ struct FusedQkvSpec {
   NormSpec k_norm;
   NormSpec v_norm;
   NormOrder norm_order = NormOrder::kBeforeRope;
-  double epsilon = 1e-6;  // used as float
+  double epsilon = 1e-6;  // used as float; with a norm
   RopeSpec rope;
 
   DenseSpec q_out;
   std::optional<DenseSpec> q_before_quant;  // fp32, fp16 or bf16, as k_out and v_out
   std::optional<DenseSpec> k_out;
   std::optional<DenseSpec> v_out;
+  // k and v are computed, and their tensors needed, where an output or a cache wants them.
   std::optional<CacheSpec> k_cache;  // fp32, fp16, bf16, int8 or fp8; both caches or none
   std::optional<CacheSpec> v_cache;
   SlotSpec slots;  // where there are caches

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "qkvfuse/cache_layout.hpp"
 #include "qkvfuse/dtype.hpp"
@@ -60,8 +61,8 @@ struct SlotSpec {
   DType dtype = DType::kInt64;  // int64 or int32; kPageTable: of lengths and row_offsets, too
   int64_t stride = 1;           // elements; kPageTable: from page to page of a sequence
   // kPageTable only.
-  int64_t pages = 0;                // of a sequence, at most: columns of the page table
-  int64_t sequence_stride = 0;      // elements from sequence to sequence; 0: pages * stride
+  int64_t pages = 0;                         // of a sequence, at most: columns of the page table
+  std::optional<int64_t> sequence_stride{};  // elements from sequence to sequence; absent: packed
   bool zeroes_unused_rows = false;  // of a sequence's last page, which a kernel may read whole
 
   bool operator==(const SlotSpec&) const = default;

@@ -29,46 +29,29 @@ HWY_INLINE void StoreProduct(D d, VecOf<D> table0, VecOf<D> table1, VecOf<D> gam
       largest, hn::Max(hn::BitCast(di32, hn::Abs(product0)), hn::BitCast(di32, hn::Abs(product1))));
 }
 
-/// Gamma (natural order in memory) in the lane order of the kernel.
-template <LaneOrder kOrder, class D>
-HWY_INLINE void LoadGammaPair(D d, const float* gamma, VecOf<D>& first, VecOf<D>& second) {
-  const auto a = hn::LoadU(d, gamma);
-  const auto b = hn::LoadU(d, gamma + hn::Lanes(d));
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (kOrder == LaneOrder::kEvenOdd) {
-    first = hn::ConcatEven(d, b, a);
-    second = hn::ConcatOdd(d, b, a);
-    return;
-  }
-#endif
-  first = a;
-  second = b;
-}
-
 /// Builds the coefficients of `tokens` tokens from contiguous rows of a table of type Table.
 template <class Table, LaneOrder kOrder, bool kHasGamma, int kLanes, int64_t kHeadDim>
-bool BuildCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
+bool BuildCoefficients(const CoefficientTask& task, const TableRows& rows, int64_t tokens,
                        float* coefficients) {
   const FloatTag<kLanes> d;
-  const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.head_dim : kHeadDim;
+  const int64_t head_dim = kHeadDim == kAnyHeadDim ? task.rotary_dim : kHeadDim;
   const int64_t half = head_dim / 2;
   const int64_t stride = CoefficientStride(head_dim);
-  const float* const gamma = task.gamma;
+  const HeadInput gamma{task.gamma, nullptr, nullptr, 1.0f};
   const hn::RebindToSigned<decltype(d)> di32;
   auto largest = hn::Zero(di32);
   VecOf<decltype(d)> c0, c1, g0, g1, h0, h1;
   for (int64_t i = 0; i < tokens; ++i) {
-    const int64_t token = first_token + i;
     using Element = typename Table::Element;
-    const HeadInput cos{static_cast<const Element*>(task.cos) + token * task.cos_token_stride,
-                        nullptr, nullptr, 1.0f};
-    const HeadInput sin{static_cast<const Element*>(task.sin) + token * task.sin_token_stride,
-                        nullptr, nullptr, 1.0f};
+    const HeadInput cos{static_cast<const Element*>(task.cos) + rows.cos[0][i], nullptr, nullptr,
+                        1.0f};
+    const HeadInput sin{static_cast<const Element*>(task.sin) + rows.sin[0][i], nullptr, nullptr,
+                        1.0f};
     float* const to = coefficients + i * 4 * stride;
     for (int64_t j = 0; j < half; j += 2 * kLanes) {
       if constexpr (kHasGamma) {
-        LoadGammaPair<kOrder>(d, gamma + j, g0, g1);
-        LoadGammaPair<kOrder>(d, gamma + j + half, h0, h1);
+        FloatSource::LoadPair<kOrder>(d, gamma, j, g0, g1);
+        FloatSource::LoadPair<kOrder>(d, gamma, j + half, h0, h1);
       } else {
         // A product with 1 leaves every value as it is.
         g0 = g1 = h0 = h1 = hn::Set(d, 1.0f);

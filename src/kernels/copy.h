@@ -1,5 +1,4 @@
-// Parts of the kernels that are not SIMD: copying the bits of 16-bit heads, and small questions
-// about a task.
+// Parts of the kernels that are not SIMD: small questions about a task.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,8 @@ namespace qkvfuse::kernels {
   return (channels + kPieceChannels - 1) / kPieceChannels * kPieceChannels;
 }
 
-/// A 16-bit head that is not transformed keeps its bits in dense outputs and 16-bit caches.
+/// A 16-bit head that is not transformed keeps its bits in dense outputs and 16-bit caches; not of
+/// SinkKind::kOutputs, each of which says so itself.
 [[nodiscard]] constexpr bool CopiesBits(const GroupTask& task) noexcept {
   return task.transform == Transform::kNone &&
          (task.source_kind == SourceKind::kHalf || task.source_kind == SourceKind::kBFloat16);

@@ -5,7 +5,9 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "kernels/copy.h"
 #include "kernels/group-inl.h"
-#include "kernels/tile-inl.h"
+#include "kernels/outputs-inl.h"
+#include "kernels/stages-inl.h"
+#include "kernels/tables-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkvfuse::kernels {
@@ -125,23 +127,53 @@ void EmitTo(const GroupTask& task, const Tile& tile, const Block& block, const F
 }
 
 template <Transform kTransform>
+void EmitStores(const GroupTask& task, const Tile& tile, const Block& block,
+                const FilledBlock& filled, const Destination& to, DType dtype) {
+  if (dtype == DType::kFloat16) {
+    EmitTo<HalfStore, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
+  } else {
+    EmitTo<BFloat16Store, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
+  }
+}
+
+template <Transform kTransform>
+void EmitCodes(const GroupTask& task, const Tile& tile, const Block& block,
+               const FilledBlock& filled, const Destination& to) {
+  // The type of dense outputs does not matter to codes.
+  if (task.offset != nullptr) {
+    EmitTo<HalfStore, kTransform, SinkKind::kInt8Offset>(task, tile, block, filled, to);
+  } else {
+    EmitTo<HalfStore, kTransform, SinkKind::kInt8>(task, tile, block, filled, to);
+  }
+}
+
+/// SinkKind::kOutputs, of heads that are finished.
+void EmitOutputs(const GroupTask& task, const Tile& tile, const Block& block,
+                 const FilledBlock& filled) {
+  for (int64_t o = 0; o < task.output_count; ++o) {
+    const Output& output = task.outputs[o];
+    if (output.copies_bits) continue;
+    if (Is16Bit(output.dtype)) {
+      EmitStores<Transform::kNone>(task, tile, block, filled, output.to, output.dtype);
+    } else if (output.dtype == DType::kInt8 && output.rule == ScaleRule::kDivide) {
+      GroupTask only = task;
+      only.scale = output.scale;
+      only.offset = output.offset;
+      EmitCodes<Transform::kNone>(only, tile, block, filled, output.to);
+    } else {
+      WriteOutput(task, tile, block, {filled.tiles, filled.padded}, output);
+    }
+  }
+}
+
+template <Transform kTransform>
 void EmitToAll(const GroupTask& task, const Tile& tile, const Block& block,
                const FilledBlock& filled) {
   for (const Destination& to : task.dense) {
     if (to.data == nullptr || CopiesBits(task)) continue;
-    if (task.store == DType::kFloat16) {
-      EmitTo<HalfStore, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
-    } else {
-      EmitTo<BFloat16Store, kTransform, SinkKind::kStore>(task, tile, block, filled, to);
-    }
+    EmitStores<kTransform>(task, tile, block, filled, to, task.store);
   }
-  if (!Quantises(task.sink)) return;
-  // The type of dense outputs does not matter to codes.
-  if (HasOffset(task.sink)) {
-    EmitTo<HalfStore, kTransform, SinkKind::kInt8Offset>(task, tile, block, filled, task.codes);
-  } else {
-    EmitTo<HalfStore, kTransform, SinkKind::kInt8>(task, tile, block, filled, task.codes);
-  }
+  if (Quantises(task.sink)) EmitCodes<kTransform>(task, tile, block, filled, task.codes);
 }
 
 /// Fills the tiles with a block's heads; the sums of their squares go to `sums`, [heads, tokens].
@@ -184,6 +216,7 @@ void FillBlock(const GroupTask& task, const Tile& tile, const Block& block, cons
   }
 }
 
+/// Copies the bits of a block's heads to the destinations that want no more.
 void CopyBlock(const GroupTask& task, const Tile& tile, const Block& block) {
   Tile part = tile;
   part.first_token += block.first;
@@ -191,14 +224,74 @@ void CopyBlock(const GroupTask& task, const Tile& tile, const Block& block) {
   part.first_head = block.first_head;
   part.heads = block.heads;
   part.cache_rows += block.first;
-  SelectCopy()(task, part);
+  if (task.sink != SinkKind::kOutputs) {
+    if (CopiesBits(task)) SelectCopy(task.store)(task, part);
+    return;
+  }
+  GroupTask copy = task;
+  int copies = 0;
+  for (int64_t o = 0; o < task.output_count; ++o) {
+    if (task.outputs[o].copies_bits) copy.dense[copies++] = task.outputs[o].to;
+  }
+  // Its type is that of the source, as is that of every copy.
+  if (copies > 0) SelectCopy(task.store)(copy, part);
+}
+
+/// Calls visit(token of the tile, head, sum of squares) for every head of a tile, in head order:
+/// of heads as they come, or rotated where the norm comes after the rotation.
+template <class Visit>
+void MeasureHeads(const GroupTask& task, const Tile& tile, const Visit& visit) {
+  HWY_ALIGN float head_tile[kMaxPaddedChannels];
+  const bool rotates = task.stages.norm == Stages::Norm::kAfterRope;
+  for (int64_t i = 0; i < tile.tokens; ++i) {
+    for (int64_t head = 0; head < task.heads; ++head) {
+      float sum = 0.0f;
+      VisitSource(task.source_kind, [&](auto source) HWY_ATTR {
+        sum = FillHead<decltype(source)>(task.source, tile.first_token + i, head, task.head_dim,
+                                         head_tile);
+      });
+      if (rotates) {
+        HeadStages(task, head).Rotate(CoefficientsOfToken(task, tile, i), 1.0f, head_tile);
+        sum = SumOfTile(head_tile, task.head_dim);
+      }
+      visit(i, head, sum);
+    }
+  }
+}
+
+/// The reciprocal roots of full-width norms, one for each token of a tile; `roots` has room for 16.
+void FullWidthRoots(const GroupTask& task, const Tile& tile, float* roots) {
+  const Stages& stages = task.stages;
+  const auto add = [roots](int64_t i, int64_t head, float sum) {
+    roots[i] = head == 0 ? sum : roots[i] + sum;
+  };
+  if (stages.sums == nullptr) {
+    MeasureHeads(task, tile, add);
+  } else {
+    for (int64_t i = 0; i < tile.tokens; ++i) {
+      const float* const sums = stages.sums + (tile.first_token + i) * stages.total_heads;
+      for (int64_t head = 0; head < stages.total_heads; ++head) add(i, head, sums[head]);
+    }
+  }
+  ReciprocalRoots(roots, tile.tokens, stages.norm_channels, task.epsilon);
 }
 
 void GeneralGroup(const GroupTask& task, const Tile& tile) {
+  const Stages& stages = task.stages;
+  if (stages.head_sums != nullptr) {
+    MeasureHeads(task, tile, [&](int64_t i, int64_t head, float sum) {
+      stages.head_sums[(tile.first_token + i) * task.heads + head] = sum;
+    });
+    return;
+  }
   const Parts parts = PartsOf(task);
   const int64_t padded = HWY_MAX(PaddedChannels(task.head_dim), parts.TileChannels());
   HWY_ALIGN float tiles[kBlockBytes / sizeof(float)];
   HWY_ALIGN float factors[kBlockHeads];
+  HWY_ALIGN float token_roots[16];
+  static_assert(kTileTokens <= 16);
+  if (stages.norms_full_width) FullWidthRoots(task, tile, token_roots);
+  const float* const roots = stages.norms_full_width ? token_roots : nullptr;
   ReciprocalBounds bounds;
   const FilledBlock filled{parts, padded, tiles, factors, &bounds};
   const int64_t head_bytes = padded * int64_t{sizeof(float)};
@@ -206,68 +299,25 @@ void GeneralGroup(const GroupTask& task, const Tile& tile) {
     VisitSource(task.source_kind, [&](auto source) HWY_ATTR {
       FillBlock<decltype(source)>(task, tile, block, parts, padded, tiles, factors);
     });
-    if (CopiesBits(task)) CopyBlock(task, tile, block);
+    CopyBlock(task, tile, block);
     switch (task.transform) {
       case Transform::kNone:
-        EmitToAll<Transform::kNone>(task, tile, block, filled);
         break;
       case Transform::kRope:
-        EmitToAll<Transform::kRope>(task, tile, block, filled);
-        break;
+        return EmitToAll<Transform::kRope>(task, tile, block, filled);
       case Transform::kNormRope:
         ReciprocalRoots(factors, block.heads * block.tokens, task.head_dim, task.epsilon);
-        EmitToAll<Transform::kNormRope>(task, tile, block, filled);
+        return EmitToAll<Transform::kNormRope>(task, tile, block, filled);
+      case Transform::kStages:
+        ApplyStages(task, tile, block, padded, roots, tiles, factors);
         break;
     }
-  });
-}
-
-/// Fills a row of a table, padded to whole vectors behind its halves.
-template <class Table>
-void FillTableRow(const Source& rows, int64_t token, int64_t half, float* row) {
-  FillHead<Table>(rows, token, 0, 2 * half, row);
-  const Parts parts{2, half, PaddedChannels(half)};
-  if (parts.ArePadded()) SpreadParts(parts, row);
-}
-
-/// Coefficients of any strides, natural order.
-template <class Table>
-void CoefficientsOf(const CoefficientTask& task, int64_t first_token, int64_t tokens,
-                    float* coefficients) {
-  HWY_ALIGN float cos[kMaxPaddedChannels];
-  HWY_ALIGN float sin[kMaxPaddedChannels];
-  HWY_ALIGN float gamma[kMaxPaddedChannels];
-  const int64_t half = task.head_dim / 2;
-  const int64_t padded = PaddedChannels(half);
-  for (int64_t i = 0; i < task.head_dim; ++i) gamma[i] = task.gamma ? task.gamma[i] : 1.0f;
-  SpreadParts({2, half, padded}, gamma);
-  const Source cos_rows{
-      task.cos, task.cos_token_stride, 0, task.cos_channel_stride, nullptr, nullptr, nullptr};
-  const Source sin_rows{
-      task.sin, task.sin_token_stride, 0, task.sin_channel_stride, nullptr, nullptr, nullptr};
-  const TileTag d;
-  for (int64_t i = 0; i < tokens; ++i) {
-    FillTableRow<Table>(cos_rows, first_token + i, half, cos);
-    FillTableRow<Table>(sin_rows, first_token + i, half, sin);
-    float* const to = coefficients + i * 4 * CoefficientStride(task.head_dim);
-    for (int64_t j = 0; j < padded; j += kTileLanes) {
-      const auto gamma_lo = hn::LoadU(d, gamma + j);
-      const auto gamma_hi = hn::LoadU(d, gamma + padded + j);
-      float* const block = to + 4 * j;
-      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, cos + j)), d, block);
-      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, sin + j)), d, block + kTileLanes);
-      hn::StoreU(hn::Mul(gamma_hi, hn::LoadU(d, cos + padded + j)), d, block + 2 * kTileLanes);
-      hn::StoreU(hn::Mul(gamma_lo, hn::LoadU(d, sin + padded + j)), d, block + 3 * kTileLanes);
+    if (task.sink == SinkKind::kOutputs) {
+      EmitOutputs(task, tile, block, filled);
+    } else {
+      EmitToAll<Transform::kNone>(task, tile, block, filled);
     }
-  }
-}
-
-bool GeneralCoefficients(const CoefficientTask& task, int64_t first_token, int64_t tokens,
-                         float* coefficients) {
-  VisitSource(SourceOf(task.table), [&](auto table) HWY_ATTR {
-    CoefficientsOf<decltype(table)>(task, first_token, tokens, coefficients);
   });
-  return false;  // not looked at
 }
 
 void Widen(DType dtype, const void* from, int64_t count, float* to) {
@@ -311,10 +361,8 @@ namespace qkvfuse::kernels {
 HWY_EXPORT(GeneralKernels);
 HWY_EXPORT(ParametersOfTarget);
 
-SelectedKernels SelectGeneral(int64_t target, const KernelKey& key) {
-  SelectedKernels kernels = HWY_DISPATCH_TABLE(GeneralKernels)[DispatchIndex(target)]();
-  if (key.transform == Transform::kNone) kernels.coefficients = nullptr;
-  return kernels;
+SelectedKernels SelectGeneral(int64_t target) {
+  return HWY_DISPATCH_TABLE(GeneralKernels)[DispatchIndex(target)]();
 }
 
 ParameterFunctions SelectParameterFunctions(int64_t target) {

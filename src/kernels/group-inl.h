@@ -4,6 +4,7 @@
 #include "kernels/coefficients-inl.h"
 #include "kernels/emit-inl.h"
 #include "kernels/norm-inl.h"
+#include "kernels/tables-inl.h"
 
 #if defined(QKVFUSE_KERNELS_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QKVFUSE_KERNELS_GROUP_INL_H_
@@ -238,35 +239,38 @@ struct FusedGroup {
 /// The kernels of one list line for a number of lanes.
 template <class SourceType, class Store, Transform kTransform, SinkKind kSink, int kLanes,
           int64_t kHeadDim = kAnyHeadDim>
-SelectedKernels KernelsOf() {
+SelectedKernels KernelsOf(const KernelKey& key) {
   using Group = FusedGroup<SourceType, Store, kTransform, kSink, kLanes, kHeadDim>;
   using Table = std::conditional_t<Store::kDType == DType::kFloat16, HalfSource, BFloat16Source>;
   SelectedKernels kernels;
   kernels.group = &Group::Run;
   if constexpr (kTransform != Transform::kNone) {
-    kernels.coefficients = &BuildCoefficients<Table, Group::kOrder,
-                                              kTransform == Transform::kNormRope, kLanes, kHeadDim>;
+    constexpr bool kHasGamma = kTransform == Transform::kNormRope;
+    if (key.has_plain_table && key.table == Store::kDType) {
+      kernels.coefficients = &BuildCoefficients<Table, Group::kOrder, kHasGamma, kLanes, kHeadDim>;
+    } else {
+      kernels.coefficients = &BuildFromTables<Group::kOrder, kHasGamma, kLanes>;
+    }
   }
   return kernels;
 }
 
 /// The widest vectors of which two divide half a head.
 template <class SourceType, class Store, Transform kTransform, SinkKind kSink>
-SelectedKernels KernelsForHeadDim(int64_t head_dim) {
+SelectedKernels KernelsForHeadDim(const KernelKey& key) {
 #if HWY_TARGET == HWY_SCALAR
-  (void)head_dim;
-  return KernelsOf<SourceType, Store, kTransform, kSink, 1>();
+  return KernelsOf<SourceType, Store, kTransform, kSink, 1>(key);
 #else
-  if (head_dim == kCommonHeadDim) {
-    return KernelsOf<SourceType, Store, kTransform, kSink, kMaxLanes, kCommonHeadDim>();
+  if (key.head_dim == kCommonHeadDim) {
+    return KernelsOf<SourceType, Store, kTransform, kSink, kMaxLanes, kCommonHeadDim>(key);
   }
   if constexpr (kMaxLanes >= 16) {
-    if (head_dim % 64 == 0) return KernelsOf<SourceType, Store, kTransform, kSink, 16>();
+    if (key.head_dim % 64 == 0) return KernelsOf<SourceType, Store, kTransform, kSink, 16>(key);
   }
   if constexpr (kMaxLanes >= 8) {
-    if (head_dim % 32 == 0) return KernelsOf<SourceType, Store, kTransform, kSink, 8>();
+    if (key.head_dim % 32 == 0) return KernelsOf<SourceType, Store, kTransform, kSink, 8>(key);
   }
-  return KernelsOf<SourceType, Store, kTransform, kSink, 4>();
+  return KernelsOf<SourceType, Store, kTransform, kSink, 4>(key);
 #endif
 }
 

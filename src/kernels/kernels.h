@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "qkvfuse/dtype.hpp"
+#include "qkvfuse/fused_qkv.hpp"
+#include "qkvfuse/specs.hpp"
 
 namespace qkvfuse::kernels {
 
@@ -34,9 +36,17 @@ enum class SourceKind : uint8_t {
   kInt32NoBias,     // times weight scale and token scale
   kInt32IntBias,    // int32 bias added before the scales
   kInt32FloatBias,  // fp32 bias added after the scales
+  kFloatBias,       // these three: fp32 bias added to the widened value
+  kHalfBias,
+  kBFloat16Bias,
 };
 
-enum class Transform : uint8_t { kNone, kRope, kNormRope };
+enum class Transform : uint8_t {
+  kNone,
+  kRope,      // halves, all of head_dim
+  kNormRope,  // the same after a norm with a weight that all heads share
+  kStages,    // what Stages say; general path only
+};
 
 /// What happens to the fp32 result. "Store" rounds it to 16 bits (or copies the bits of a 16-bit
 /// head that was not transformed).
@@ -48,11 +58,13 @@ enum class SinkKind : uint8_t {
   kInt8Offset,
   kInt8Store,
   kInt8OffsetStore,
+  kOutputs,  // what the outputs of the task say; general path only
 };
 
 [[nodiscard]] constexpr bool StoresTwice(SinkKind sink) { return sink == SinkKind::kStoreTwice; }
 [[nodiscard]] constexpr bool Quantises(SinkKind sink) {
-  return sink != SinkKind::kStore && sink != SinkKind::kStream && sink != SinkKind::kStoreTwice;
+  return sink == SinkKind::kInt8 || sink == SinkKind::kInt8Offset || sink == SinkKind::kInt8Store ||
+         sink == SinkKind::kInt8OffsetStore;
 }
 [[nodiscard]] constexpr bool HasOffset(SinkKind sink) {
   return sink == SinkKind::kInt8Offset || sink == SinkKind::kInt8OffsetStore;
@@ -76,8 +88,8 @@ struct Source {
   int64_t token_stride = 0;
   int64_t head_stride = 0;
   int64_t channel_stride = 1;
-  // int32 sources, packed, from the group's first channel on.
-  const float* weight_scale = nullptr;
+  // Packed, from the group's first channel on.
+  const float* weight_scale = nullptr;  // int32 sources
   const void* bias = nullptr;
   const float* token_scale = nullptr;  // [tokens], or nullptr for 1
 };
@@ -102,6 +114,38 @@ struct Destination {
   return (to.is_cache ? cache_row : token * to.token_stride) + head * to.head_stride;
 }
 
+/// What happens to a head in its tile, by Transform::kStages.
+struct Stages {
+  enum class Norm : uint8_t { kNone, kBeforeRope, kAfterRope };
+  Norm norm = Norm::kNone;
+  bool norms_full_width = false;
+  RopeSpec::Pairing pairing = RopeSpec::Pairing::kNone;
+  int64_t first_channel = 0;  // of those that are rotated
+  int64_t rotary_dim = 0;
+  int64_t norm_channels = 0;  // that a mean is taken over
+  // The norm's weight, packed; the same for all heads where the stride is 0, and then part of the
+  // coefficients if it comes before the rotation. Null: none.
+  const float* gamma = nullptr;
+  int64_t gamma_head_stride = 0;
+  // Of a full-width norm: sums of squares of the heads of all ranks, [tokens, total_heads], or
+  // null.
+  const float* sums = nullptr;
+  int64_t total_heads = 0;
+  float* head_sums = nullptr;  // [tokens, heads]: only these are wanted
+};
+
+/// One destination of SinkKind::kOutputs.
+struct Output {
+  Destination to;
+  DType dtype = DType::kFloat16;
+  bool copies_bits = false;  // of a source of the same type that nothing happens to
+  ScaleRule rule = ScaleRule::kDivide;
+  const float* scale = nullptr;   // [heads, head_dim], packed
+  const float* offset = nullptr;  // the same, or nullptr
+  Destination scales;             // kDynamic: fp32, one for each token and head
+};
+inline constexpr size_t kMaxOutputs = 2;
+
 /// Everything that a kernel has to know of a head group; constant during a Run.
 struct GroupTask {
   SourceKind source_kind = SourceKind::kHalf;
@@ -117,6 +161,9 @@ struct GroupTask {
   Destination codes;              // int8
   const float* scale = nullptr;   // [heads, head_dim], packed
   const float* offset = nullptr;  // [heads, head_dim], packed, or nullptr
+  Stages stages;                  // Transform::kStages
+  Output outputs[kMaxOutputs];    // SinkKind::kOutputs
+  int64_t output_count = 0;
 };
 
 /// A run of at most kTileTokens tokens, and the heads of the group to do.
@@ -131,6 +178,7 @@ struct Tile {
   // [tokens], element offset of the row, or kSkippedRow where the cache is not written. All 0 for a
   // group without a cache.
   const int64_t* cache_rows = nullptr;
+  const int64_t* scale_rows = nullptr;  // the same, of the cache of dynamic scales
 };
 
 /// The cache rows of a group without a cache.
@@ -142,31 +190,41 @@ struct CoefficientTask {
   DType table = DType::kFloat16;
   const void* cos = nullptr;
   const void* sin = nullptr;
-  int64_t cos_token_stride = 0;
-  int64_t sin_token_stride = 0;
   int64_t cos_channel_stride = 1;
   int64_t sin_channel_stride = 1;
-  const float* gamma = nullptr;  // packed, natural order, or nullptr
-  int64_t head_dim = 0;
+  const float* gamma = nullptr;  // packed, natural order, of the rotated channels, or nullptr
+  int64_t rotary_dim = 0;
+  RopeSpec::Pairing pairing = RopeSpec::Pairing::kHalves;
+  bool half_width = false;                 // rows of rotary_dim/2 entries
+  const uint8_t* pair_sections = nullptr;  // [rotary_dim/2], or null where there is one position
+};
+
+/// Positions of a token, at most.
+inline constexpr int64_t kMaxSections = 3;
+
+/// Where the rows of a tile's tokens begin, elements from cos and sin, by section.
+struct TableRows {
+  int64_t cos[kMaxSections][kTileTokens];
+  int64_t sin[kMaxSections][kTileTokens];
 };
 
 using GroupKernel = void (*)(const GroupTask&, const Tile&);
 /// Returns whether all coefficients are known to be at most kTameCoefficient in size.
-using CoefficientKernel = bool (*)(const CoefficientTask&, int64_t first_token, int64_t tokens,
+using CoefficientKernel = bool (*)(const CoefficientTask&, const TableRows& rows, int64_t tokens,
                                    float* coefficients);
 
 /// The rotation of normalised channels by coefficients of this size cannot overflow.
 inline constexpr float kTameCoefficient = 0x1p60f;
 
 /// Floats of one of a token's four kinds of coefficients.
-[[nodiscard]] constexpr int64_t CoefficientStride(int64_t head_dim) noexcept {
-  return (head_dim / 2 + 15) / 16 * 16;
+[[nodiscard]] constexpr int64_t CoefficientStride(int64_t rotary_dim) noexcept {
+  return (rotary_dim / 2 + 15) / 16 * 16;
 }
 
 /// Floats from one token's coefficients to the next one's; 0 where there are none and the pointer
 /// to them is null.
-[[nodiscard]] constexpr int64_t CoefficientStep(Transform transform, int64_t head_dim) noexcept {
-  return transform == Transform::kNone ? 0 : 4 * CoefficientStride(head_dim);
+[[nodiscard]] constexpr int64_t CoefficientStep(Transform transform, int64_t rotary_dim) noexcept {
+  return transform == Transform::kNone ? 0 : 4 * CoefficientStride(rotary_dim);
 }
 
 /// What a kernel is chosen by.
@@ -176,6 +234,7 @@ struct KernelKey {
   SinkKind sink = SinkKind::kStore;
   DType store = DType::kFloat16;
   DType table = DType::kFloat16;
+  bool has_plain_table = true;  // full-width rows of contiguous entries, one position per token
   int64_t head_dim = 0;
 };
 
@@ -196,11 +255,12 @@ void FinishStreams();
 /// The fused kernels for a key, or null pointers where the list has none.
 [[nodiscard]] SelectedKernels SelectFused(int64_t target, const KernelKey& key);
 
-/// The general path; exists for every key.
-[[nodiscard]] SelectedKernels SelectGeneral(int64_t target, const KernelKey& key);
+/// The general path, which takes every task. Only rotations need its coefficients.
+[[nodiscard]] SelectedKernels SelectGeneral(int64_t target);
 
-/// Copies bits: 16-bit heads that are neither transformed nor quantised, on either path.
-[[nodiscard]] GroupKernel SelectCopy();
+/// Copies the bits of heads of fp32, fp16 or bf16 that nothing happens to, on either path, to the
+/// dense destinations of the task.
+[[nodiscard]] GroupKernel SelectCopy(DType dtype);
 
 /// What Check does to parameters.
 struct ParameterFunctions {

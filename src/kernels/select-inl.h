@@ -17,15 +17,14 @@ enum class SourceFamily { k16Bit, kInt32 };
 /// The kernels of the list line that matches the key, or null pointers.
 template <SourceFamily kFamily, class SourceType, class Store>
 SelectedKernels SelectLine(const KernelKey& key) {
-#define QKVFUSE_KERNEL(FAMILY, TRANSFORM, SINK)                                       \
-  if constexpr (kFamily == SourceFamily::FAMILY) {                                    \
-    if (key.transform == Transform::TRANSFORM && key.sink == SinkKind::SINK) {        \
-      SelectedKernels kernels =                                                       \
-          KernelsForHeadDim<SourceType, Store, Transform::TRANSFORM, SinkKind::SINK>( \
-              key.head_dim);                                                          \
-      kernels.name = #FAMILY " " #TRANSFORM " " #SINK;                                \
-      return kernels;                                                                 \
-    }                                                                                 \
+#define QKVFUSE_KERNEL(FAMILY, TRANSFORM, SINK)                                            \
+  if constexpr (kFamily == SourceFamily::FAMILY) {                                         \
+    if (key.transform == Transform::TRANSFORM && key.sink == SinkKind::SINK) {             \
+      SelectedKernels kernels =                                                            \
+          KernelsForHeadDim<SourceType, Store, Transform::TRANSFORM, SinkKind::SINK>(key); \
+      kernels.name = #FAMILY " " #TRANSFORM " " #SINK;                                     \
+      return kernels;                                                                      \
+    }                                                                                      \
   }
 #include "kernels/kernels.inc"
 #undef QKVFUSE_KERNEL

@@ -7,18 +7,17 @@ SelectedKernels SelectFused(int64_t target, const KernelKey& key) {
   if (key.head_dim % kPieceChannels != 0) return {};
   switch (key.source) {
     case SourceKind::kHalf:
-      if (key.store != DType::kFloat16 || key.table != DType::kFloat16) return {};
+      if (key.store != DType::kFloat16) return {};
       return SelectFusedHalf(target, key);
     case SourceKind::kBFloat16:
-      if (key.store != DType::kBFloat16 || key.table != DType::kBFloat16) return {};
+      if (key.store != DType::kBFloat16) return {};
       return SelectFusedBFloat16(target, key);
     case SourceKind::kInt32NoBias:
     case SourceKind::kInt32IntBias:
     case SourceKind::kInt32FloatBias:
-      if (key.store != key.table) return {};
       return SelectFusedInt32(target, key);
-    case SourceKind::kFloat:
-      return {};
+    default:
+      break;
   }
   return {};
 }

@@ -28,10 +28,16 @@ struct FloatSource {
   template <LaneOrder kOrder, class D>
   static HWY_INLINE void LoadPair(D d, const HeadInput& head, int64_t channel, VecOf<D>& first,
                                   VecOf<D>& second) {
-    static_assert(kOrder == LaneOrder::kNatural);
     const float* from = static_cast<const float*>(head.data) + channel;
     first = hn::LoadU(d, from);
     second = hn::LoadU(d, from + hn::Lanes(d));
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kOrder == LaneOrder::kEvenOdd) {
+      const auto natural = first;
+      first = hn::ConcatEven(d, second, natural);
+      second = hn::ConcatOdd(d, second, natural);
+    }
+#endif
   }
 };
 

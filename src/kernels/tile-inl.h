@@ -3,6 +3,7 @@
 // in it; the caller's memory is read and written exactly.
 #include <cstring>
 
+#include "kernels/copy.h"
 #include "kernels/norm-inl.h"
 #include "kernels/sinks-inl.h"
 
@@ -35,16 +36,40 @@ HWY_INLINE VecOf<D> LoadVector(D d, const HeadInput& in, int64_t channel) {
   }
 }
 
+/// A source with a bias of the projection, added to the widened value.
+template <class Plain>
+struct Biased {
+  using Element = typename Plain::Element;
+
+  template <class D>
+  static HWY_INLINE VecOf<D> LoadOne(D d, const HeadInput& head, int64_t channel) {
+    const float* const bias = static_cast<const float*>(head.bias) + channel;
+    return hn::Add(LoadVector<Plain>(d, head, channel), hn::LoadU(d, bias));
+  }
+
+  template <LaneOrder kOrder, class D>
+  static HWY_INLINE void LoadPair(D d, const HeadInput& head, int64_t channel, VecOf<D>& first,
+                                  VecOf<D>& second) {
+    static_assert(kOrder == LaneOrder::kNatural);
+    first = LoadOne(d, head, channel);
+    second = LoadOne(d, head, channel + static_cast<int64_t>(hn::Lanes(d)));
+  }
+};
+
+/// Calls step(d, i) for whole vectors of channels [begin, end), then for single channels.
+template <class Step>
+HWY_INLINE void ForEachVector(int64_t begin, int64_t end, const Step& step) {
+  int64_t i = begin;
+  for (; i + kTileLanes <= end; i += kTileLanes) step(TileTag(), i);
+  for (; i < end; ++i) step(ScalarTag(), i);
+}
+
 /// Widens or dequantises `count` contiguous channels.
 template <class SourceType>
 HWY_INLINE void FillContiguous(const HeadInput& in, int64_t count, float* to) {
-  const TileTag d;
-  const ScalarTag d1;
-  int64_t i = 0;
-  for (; i + kTileLanes <= count; i += kTileLanes) {
+  ForEachVector(0, count, [&](auto d, int64_t i) QKVFUSE_LAMBDA {
     hn::StoreU(LoadVector<SourceType>(d, in, i), d, to + i);
-  }
-  for (; i < count; ++i) hn::StoreU(LoadVector<SourceType>(d1, in, i), d1, to + i);
+  });
 }
 
 /// A source that also keeps what it yields in a tile: filling costs no pass of its own.
@@ -106,11 +131,17 @@ HWY_INLINE void VisitSource(SourceKind kind, const Visit& visit) {
       return visit(Int32Source<BiasKind::kInt32>());
     case SourceKind::kInt32FloatBias:
       return visit(Int32Source<BiasKind::kFloat>());
+    case SourceKind::kFloatBias:
+      return visit(Biased<FloatSource>());
+    case SourceKind::kHalfBias:
+      return visit(Biased<HalfSource>());
+    case SourceKind::kBFloat16Bias:
+      return visit(Biased<BFloat16Source>());
   }
 }
 
-/// The parts of a head that are emitted alike: its halves where it is rotated. In a tile each part
-/// is padded to whole pieces.
+/// The parts of a head that are emitted alike: its halves where it is rotated on the way. In a tile
+/// each part is padded to whole pieces.
 struct Parts {
   int64_t count;
   int64_t channels;
@@ -120,8 +151,10 @@ struct Parts {
 };
 
 HWY_INLINE Parts PartsOf(const GroupTask& task) {
-  if (task.transform == Transform::kNone) return {1, task.head_dim, PaddedChannels(task.head_dim)};
-  return {2, task.head_dim / 2, PaddedChannels(task.head_dim / 2)};
+  if (task.transform == Transform::kRope || task.transform == Transform::kNormRope) {
+    return {2, task.head_dim / 2, PaddedChannels(task.head_dim / 2)};
+  }
+  return {1, task.head_dim, PaddedChannels(task.head_dim)};
 }
 
 /// Moves the second part of a head in a tile to where padded parts have it.

@@ -116,7 +116,8 @@ FusedQkvSpec ReadSpec(DType dtype, Config* config) {
   const ModelFacts& facts = config->facts;
   ConfigObject* const decoder = &config->decoder;
   FusedQkvSpec spec;
-  spec.x_dtype = spec.q_out.dtype = dtype;
+  spec.x_dtype = dtype;
+  spec.q_out.dtype = dtype;
   spec.heads.q = decoder->Required("num_attention_heads", kMostHeads, facts.defaults.q_heads);
   spec.heads.k = spec.heads.v = ReadKvHeads(facts, spec.heads.q, decoder);
   spec.head_dim = ReadHeadDim(facts, spec.heads.q, decoder);

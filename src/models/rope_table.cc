@@ -61,10 +61,10 @@ struct Form {
 
 Form FormOf(const RopeTableSpec& spec, const RopeSpec& layout) {
   const int64_t half = spec.rotary_dim / 2;
-  if (layout.table == RopeSpec::Table::kJoined) return {layout.dtype, 2 * half, 1, 1, 0};
-  if (layout.half_width) return {layout.dtype, half, 1, 1, 0};
-  if (layout.pairing == RopeSpec::Pairing::kInterleaved) return {layout.dtype, 2 * half, 2, 2, 1};
-  return {layout.dtype, 2 * half, 2, 1, half};
+  if (layout.table == RopeSpec::Table::kJoined) return {*layout.dtype, 2 * half, 1, 1, 0};
+  if (layout.half_width) return {*layout.dtype, half, 1, 1, 0};
+  if (layout.pairing == RopeSpec::Pairing::kInterleaved) return {*layout.dtype, 2 * half, 2, 2, 1};
+  return {*layout.dtype, 2 * half, 2, 1, half};
 }
 
 Status CheckTableForm(const RopeTableSpec& spec, const RopeSpec& layout) {
@@ -82,8 +82,9 @@ Status CheckTableForm(const RopeTableSpec& spec, const RopeSpec& layout) {
     return Invalid("max_positions: is ", spec.max_positions, " and in the layout ",
                    layout.max_positions, ", must be at least 1 and the same");
   }
-  if (!IsFloat(layout.dtype)) {
-    return Invalid("dtype: is ", Name(layout.dtype), ", must be fp32, fp16 or bf16");
+  if (!layout.dtype || !IsFloat(*layout.dtype)) {
+    return Invalid("dtype: is ", layout.dtype ? Name(*layout.dtype) : "absent",
+                   ", must be fp32, fp16 or bf16");
   }
   if (layout.table != RopeSpec::Table::kJoined) return {};
   if (layout.half_width) {
@@ -150,9 +151,9 @@ Status Fill(const RopeTableSpec& spec, const RopeSpec& layout, void* cos, void* 
   const Result<RopeWaves> waves = WavesOf(spec);
   if (!waves.ok()) return waves.status();
   if (Status status = CheckTableForm(spec, layout); !status.ok()) return status;
-  if (waves->attention_factor > LargestOf(layout.dtype)) {
+  if (waves->attention_factor > LargestOf(*layout.dtype)) {
     return Invalid("scaling.attention_factor: is ", waves->attention_factor, ", must be at most ",
-                   LargestOf(layout.dtype), ", the largest ", Name(layout.dtype));
+                   LargestOf(*layout.dtype), ", the largest ", Name(*layout.dtype));
   }
   const bool is_joined = layout.table == RopeSpec::Table::kJoined;
   const Form form = FormOf(spec, layout);

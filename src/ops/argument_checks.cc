@@ -150,7 +150,6 @@ Status CheckHeads(const HeadCounts& heads, const char* heads_name, int64_t head_
     return Invalid(head_dim_name, ": head_dim is ", head_dim, ", must be an even number from 2 to ",
                    kernels::kMaxHeadDim);
   }
-  constexpr int64_t kMaxHeads = 1 << 16;
   if (heads.q > kMaxHeads || heads.k > kMaxHeads) {
     return Invalid(heads_name, ": are ", heads.q, " q and ", heads.k, " k heads, must be at most ",
                    kMaxHeads);

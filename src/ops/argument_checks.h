@@ -52,6 +52,8 @@ struct Argument {
 [[nodiscard]] bool EqualsIgnoringCase(const char* a, const char* b) noexcept;
 
 [[nodiscard]] Status CheckEpsilon(double epsilon);
+/// Heads of a part, at most.
+inline constexpr int64_t kMaxHeads = 1 << 16;
 /// Numbers of heads and head_dim; the names are those of the arguments that say them.
 [[nodiscard]] Status CheckHeads(const HeadCounts& heads, const char* heads_name, int64_t head_dim,
                                 const char* head_dim_name);

@@ -1,9 +1,11 @@
-// DequantRopeQuantKvcache: the pipeline that its Spec makes.
+// DequantRopeQuantKvcache as a special case of the general operator.
 #include "qkvfuse/dequant_rope_quant_kvcache.hpp"
+
+#include <utility>
 
 #include "base/message.h"
 #include "ops/dequant_rope_quant_kvcache_names.h"
-#include "ops/pipeline_builder.h"
+#include "ops/fused_qkv.h"
 
 namespace qkvfuse {
 namespace {
@@ -11,6 +13,29 @@ namespace {
 using namespace drq;  // NOLINT(google-build-using-namespace): the argument names
 
 using Spec = DequantRopeQuantKvcacheSpec;
+
+OperandNames NamesIn(NameStyle style) {
+  OperandNames names = MemberNames();
+  for (const auto& [operand, name] : {std::pair{Operand::kX, kX},
+                                      {Operand::kCos, kCos},
+                                      {Operand::kSin, kSin},
+                                      {Operand::kSlots, kIndices},
+                                      {Operand::kQOut, kQOut},
+                                      {Operand::kKOut, kKOut},
+                                      {Operand::kVOut, kVOut},
+                                      {Operand::kKCache, kKCache},
+                                      {Operand::kVCache, kVCache},
+                                      {Operand::kKScale, kScaleK},
+                                      {Operand::kVScale, kScaleV},
+                                      {Operand::kKOffset, kOffsetK},
+                                      {Operand::kVOffset, kOffsetV},
+                                      {Operand::kWeightScale, kWeightScale},
+                                      {Operand::kTokenScale, kActivationScale},
+                                      {Operand::kBias, kBias}}) {
+    names[operand] = name.In(style);
+  }
+  return names;
+}
 
 Status CheckSpec(const Spec& spec, NameStyle style) {
   if (!Is16Bit(spec.dtype)) {
@@ -35,62 +60,47 @@ Status CheckSpec(const Spec& spec, NameStyle style) {
                    ", must be fp32 or fp16 or bf16 or int32");
   }
   for (const CacheSpec* const cache : {&spec.k_cache, &spec.v_cache}) {
-    if (cache->dtype == DType::kInt8) continue;
-    return Invalid((cache == &spec.k_cache ? kKCache : kVCache).In(style), ": type is ",
-                   Name(cache->dtype), ", must be int8");
+    const char* const name = (cache == &spec.k_cache ? kKCache : kVCache).In(style);
+    if (cache->dtype != DType::kInt8) {
+      return Invalid(name, ": type is ", Name(cache->dtype), ", must be int8");
+    }
+    Status status = CheckChannelScales(*cache, name);
+    if (!status.ok()) return status;
   }
   return CheckHeads(spec.heads, "heads", spec.head_dim, "head_dim");
 }
 
-void AddInputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
-  auto& operands = pipeline->operands;
-  const int64_t head_dim = spec.head_dim;
-  const int64_t channels = spec.heads.total() * head_dim;
-  operands[Operand::kX] =
-      RowsOperand(kX.In(style), spec.x_dtype, spec.heads.total(), head_dim, spec.x_strides);
-  operands[Operand::kCos] = RowsOperand(kCos.In(style), spec.dtype, 1, head_dim, spec.cos_strides);
-  operands[Operand::kSin] = RowsOperand(kSin.In(style), spec.dtype, 1, head_dim, spec.sin_strides);
-  if (spec.x_dtype != DType::kInt32) return;
-  operands[Operand::kWeightScale] =
-      ParameterOperand(kWeightScale.In(style), DType::kFloat32, channels, spec.weight_scale_shape);
-  if (spec.has_token_scale) {
-    OperandSpec token_scale =
-        ParameterOperand(kActivationScale.In(style), DType::kFloat32, 0, spec.token_scale_shape);
-    token_scale.role = Role::kTokenParameter;
-    operands[Operand::kTokenScale] = token_scale;
+FusedQkvSpec GeneralSpec(const Spec& spec) {
+  FusedQkvSpec general;
+  general.x_dtype = spec.x_dtype;
+  general.heads = spec.heads;
+  general.head_dim = spec.head_dim;
+  general.has_token_scale = spec.has_token_scale;
+  general.bias = spec.bias;
+  general.rope.dtype = spec.dtype;
+  general.rope.cos_strides = spec.cos_strides;
+  general.rope.sin_strides = spec.sin_strides;
+  general.x_strides = spec.x_strides;
+  // Of a 16-bit x what belongs to the dequantisation is ignored, as upstream ignores it.
+  if (spec.x_dtype == DType::kInt32) {
+    general.weight_scale_shape = spec.weight_scale_shape;
+    if (spec.has_token_scale) general.token_scale_shape = spec.token_scale_shape;
+    if (spec.bias) general.bias_shape = spec.bias_shape;
   }
-  if (spec.bias) {
-    operands[Operand::kBias] =
-        ParameterOperand(kBias.In(style), *spec.bias, channels, spec.bias_shape);
-  }
-}
-
-void AddGroupsAndOutputs(const Spec& spec, NameStyle style, Pipeline* pipeline) {
-  SetHeads(spec.heads, pipeline);
-  auto& [q, k, v] = pipeline->groups;
-  q.has_rope = k.has_rope = true;
-  AddDense(Operand::kQOut, kQOut.In(style), 0, spec.q_out_strides, pipeline);
-  if (!spec.kv_output) return;
-  AddDense(Operand::kKOut, kKOut.In(style), 1, spec.k_out_strides, pipeline);
-  AddDense(Operand::kVOut, kVOut.In(style), 2, spec.v_out_strides, pipeline);
+  general.k_cache = spec.k_cache;
+  general.v_cache = spec.v_cache;
+  general.slots = spec.slots;
+  general.q_out = {spec.dtype, spec.q_out_strides};
+  if (!spec.kv_output) return general;
+  general.k_out = {spec.dtype, spec.k_out_strides};
+  general.v_out = {spec.dtype, spec.v_out_strides};
+  return general;
 }
 
 Result<Pipeline> MakePipeline(const Spec& spec, NameStyle style) {
   Status status = CheckSpec(spec, style);
   if (!status.ok()) return status;
-  Pipeline pipeline;
-  pipeline.operator_name = "DequantRopeQuantKvcache";
-  pipeline.head_dim = spec.head_dim;
-  pipeline.store = spec.dtype;
-  AddInputs(spec, style, &pipeline);
-  AddGroupsAndOutputs(spec, style, &pipeline);
-  status = AddSlots(spec.slots, kIndices.In(style), &pipeline);
-  if (!status.ok()) return status;
-  status = AddCaches({spec.k_cache, kKCache.In(style), kScaleK.In(style), kOffsetK.In(style)},
-                     {spec.v_cache, kVCache.In(style), kScaleV.In(style), kOffsetV.In(style)},
-                     &pipeline);
-  if (!status.ok()) return status;
-  return pipeline;
+  return MakeFusedQkvPipeline(GeneralSpec(spec), NamesIn(style), "DequantRopeQuantKvcache");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From a Spec to the pipeline: the steps that operators share.
+// From a Spec to the pipeline: the operands of every kind, and the plan of the whole.
 #pragma once
 
 #include <optional>
@@ -9,29 +9,45 @@
 
 namespace qkvfuse {
 
-/// Describes the rows of a token-major tensor: its own strides, or packed ones.
+/// The names of the operands, as a door spells them.
+using OperandNames = PerOperand<const char*>;
+
+/// The names of Tensors.
+[[nodiscard]] OperandNames MemberNames();
+
+/// Rows of heads, one for each token: their own strides, or packed ones.
 [[nodiscard]] OperandSpec RowsOperand(const char* name, DType dtype, int64_t heads,
-                                      int64_t head_dim, const std::optional<TokenStrides>& strides);
+                                      int64_t channels, const std::optional<TokenStrides>& strides);
 [[nodiscard]] OperandSpec ParameterOperand(const char* name, DType dtype, int64_t count,
                                            const StridedShape& shape);
 
-/// Heads of the three groups, one group after another in the packed row.
-void SetHeads(const HeadCounts& heads, Pipeline* pipeline);
-
-/// Adds a dense output of type pipeline->store to a group; SetHeads comes first.
-void AddDense(Operand operand, const char* name, size_t group,
-              const std::optional<TokenStrides>& strides, Pipeline* pipeline);
-
-/// A cache with its scale and offset.
-struct CacheArguments {
-  const CacheSpec& spec;
-  const char* cache;  // names
-  const char* scale;
-  const char* offset;
+/// How an output becomes codes: the members that CacheSpec and DenseSpec have in common.
+struct Quantisation {
+  DType dtype;
+  bool has_offset;
+  const StridedShape& scale_shape;
+  const StridedShape& offset_shape;
+  ScaleRule rule;
+  ScaleGranularity granularity;
 };
-[[nodiscard]] Status AddCaches(const CacheArguments& k, const CacheArguments& v,
-                               Pipeline* pipeline);
-[[nodiscard]] Status AddSlots(const SlotSpec& spec, const char* name, Pipeline* pipeline);
+template <typename Spec>
+[[nodiscard]] Quantisation QuantisationOf(const Spec& spec, DType dtype) {
+  return {dtype,           spec.has_offset, spec.scale_shape, spec.offset_shape,
+          spec.scale_rule, spec.granularity};
+}
+
+/// Adds an output to a group, with its scale and offset where it has them. The operand of `output`
+/// is in the pipeline. A scale of kDynamic is the caller's to add.
+[[nodiscard]] Status AddOutput(const Quantisation& quantisation, const GroupOutput& output,
+                               const OperandNames& names, size_t group, Pipeline* pipeline);
+
+/// The operators of Ascend divide by a scale per channel and know nothing else.
+[[nodiscard]] Status CheckChannelScales(const CacheSpec& spec, const char* name);
+
+/// Adds the k (group 1) or v (group 2) cache.
+[[nodiscard]] Status AddCache(const CacheSpec& spec, const OperandNames& names, size_t group,
+                              Pipeline* pipeline);
+[[nodiscard]] Status AddSlots(const SlotSpec& spec, const OperandNames& names, Pipeline* pipeline);
 
 /// The plan of the pipeline that `make_pipeline(spec, style)` returns.
 template <typename Spec, typename MakePipeline>

@@ -102,8 +102,8 @@ Status CheckPageTable(const ReadCacheArguments& a, int64_t sequence_stride,
 
 Status ReadPages(const ReadCacheArguments& a, MemoryRegions* regions, const RunOptions& options) {
   const SlotSpec& spec = a.slot_spec;
-  int64_t sequence_stride = spec.sequence_stride;
-  if (sequence_stride == 0 && !CheckedMul(spec.pages, spec.stride, &sequence_stride)) {
+  int64_t sequence_stride = spec.sequence_stride.value_or(0);
+  if (!spec.sequence_stride && !CheckedMul(spec.pages, spec.stride, &sequence_stride)) {
     return Invalid("slot_spec: ", spec.pages, " pages of stride ", spec.stride,
                    " span more than 2^63 elements");
   }

@@ -7,19 +7,47 @@
 namespace qkvfuse {
 namespace {
 
+std::string DescribeNorm(const HeadGroup& group) {
+  if (!group.has_norm) return "";
+  return group.norms_full_width ? " -> full-width norm" : " -> norm";
+}
+
+std::string DescribeRope(const Pipeline& pipeline, const HeadGroup& group) {
+  if (!group.has_rope) return "";
+  const RopeStage& rope = pipeline.rope;
+  const bool is_interleaved = rope.pairing == RopeSpec::Pairing::kInterleaved;
+  std::string how = is_interleaved ? "interleaved" : "";
+  if (rope.rotary_dim != group.head_dim) {
+    how += Concat(how.empty() ? "" : ", ", rope.first_channel == 0 ? "first " : "last ",
+                  rope.rotary_dim);
+  }
+  return how.empty() ? " -> rope" : Concat(" -> rope (", how, ")");
+}
+
+std::string DescribeOutput(const Pipeline& pipeline, const GroupOutput& output) {
+  const OperandSpec& spec = pipeline.of(output.to);
+  std::string text = Concat(" -> ", spec.name, " ", Name(spec.dtype));
+  if (output.offset) text += " with offset";
+  if (output.rule == ScaleRule::kMultiply) text += ", multiplied";
+  if (output.rule == ScaleRule::kDynamic) text += ", dynamic";
+  return text;
+}
+
 std::string DescribeGroup(const Pipeline& pipeline, size_t g,
                           const internal::GroupKernels& kernels) {
   static constexpr const char* kNames[] = {"q", "k", "v"};
   const HeadGroup& group = pipeline.groups[g];
-  std::string line =
-      Concat("  ", kNames[g], ": ", group.heads, " heads, ", Name(pipeline.of(Operand::kX).dtype),
-             group.has_norm ? " -> norm" : "", group.has_rope ? " -> rope" : "");
-  for (const auto& dense : group.dense) {
-    if (dense) line += Concat(" -> ", pipeline.of(*dense).name, " ", Name(pipeline.store));
-  }
-  if (group.cache) {
-    const OperandSpec& cache = pipeline.of(*group.cache);
-    line += Concat(" -> ", cache.name, " ", Name(cache.dtype), group.offset ? " with offset" : "");
+  if (kernels.group == nullptr) return "";
+  std::string line = Concat("  ", kNames[g], ": ", group.heads, " heads of ", group.head_dim, ", ",
+                            Name(pipeline.of(group.source).dtype));
+  if (pipeline.uses(Operand::kBias)) line += " -> bias";
+  const std::string rope = DescribeRope(pipeline, group);
+  if (group.norms_after_rope) line += rope;
+  line += DescribeNorm(group);
+  if (!group.norms_after_rope) line += rope;
+  if (group.head_sums) line += Concat(" -> ", pipeline.of(*group.head_sums).name);
+  for (const auto& output : group.outputs) {
+    if (output) line += DescribeOutput(pipeline, *output);
   }
   return Concat(line, "\n     ", kernels.description, "\n");
 }
@@ -33,13 +61,14 @@ std::string DescribeCache(const OperandSpec& cache) {
 
 std::string Plan::Describe(TokenCount tokens) const noexcept try {
   const Pipeline& pipeline = impl_->pipeline;
-  std::string text = Concat(pipeline.operator_name, ", head_dim ", pipeline.head_dim, ", target ",
-                            impl_->target.name, pipeline.strict ? ", strict\n" : ", lenient\n");
+  std::string text = Concat(pipeline.operator_name, ", target ", impl_->target.name,
+                            pipeline.strict ? ", strict\n" : ", lenient\n");
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
     text += DescribeGroup(pipeline, g, impl_->groups[g]);
   }
-  text += DescribeCache(pipeline.of(Operand::kKCache));
-  text += DescribeCache(pipeline.of(Operand::kVCache));
+  for (const Operand cache : {Operand::kKCache, Operand::kVCache}) {
+    if (pipeline.uses(cache)) text += DescribeCache(pipeline.of(cache));
+  }
   const Traffic traffic = TrafficOf(tokens);
   const int parts = internal::PartsOf(*impl_, tokens, RunOptions{});
   const int64_t total = IsTokenCount(tokens) ? tokens.total() : 0;

@@ -4,6 +4,7 @@
 
 #include "base/checked_math.h"
 #include "base/message.h"
+#include "kernels/kernels.h"
 
 namespace qkvfuse::internal {
 namespace {
@@ -27,9 +28,15 @@ struct Axes {
   }
 };
 
-void AddRows(const OperandSpec& spec, int64_t heads, int64_t head_dim, TokenCount tokens,
+/// The heads of a row.
+struct Heads {
+  int64_t count;
+  int64_t stride;
+  int64_t channels;
+};
+
+void AddRows(const TokenStrides& strides, const Heads& heads, TokenCount tokens,
              Axes* axes) noexcept {
-  const TokenStrides& strides = spec.strides;
   int64_t following = 0;
   const bool follows =
       strides.batch == TokenStrides::kFollows ||
@@ -41,20 +48,47 @@ void AddRows(const OperandSpec& spec, int64_t heads, int64_t head_dim, TokenCoun
     axes->Add(tokens.batch, strides.batch);
     axes->Add(tokens.sequence, strides.token);
   }
-  axes->Add(heads, strides.head);
-  axes->Add(head_dim, strides.channel);
+  axes->Add(heads.count, heads.stride);
+  axes->Add(heads.channels, strides.channel);
 }
 
-void AddCache(const OperandSpec& spec, int64_t head_dim, Axes* axes) noexcept {
+void AddCache(const OperandSpec& spec, Axes* axes) noexcept {
   const CacheLayout& layout = spec.layout;
   axes->Add(layout.blocks, layout.block_stride);
   axes->Add(spec.heads, layout.head_stride);
   const int64_t rows = layout.row_chunk == 0 ? layout.block_size : layout.row_chunk;
   axes->Add(layout.block_size / rows, layout.row_chunk_stride);
   axes->Add(rows, layout.row_stride);
-  const int64_t channels = layout.channel_chunk == 0 ? head_dim : layout.channel_chunk;
-  axes->Add(head_dim / channels, layout.channel_chunk_stride);
+  const int64_t channels = layout.channel_chunk == 0 ? spec.channels : layout.channel_chunk;
+  axes->Add(spec.channels / channels, layout.channel_chunk_stride);
   axes->Add(channels, layout.channel_stride);
+}
+
+void AddSlots(const SlotSpec& slots, TokenCount tokens, Axes* axes) noexcept {
+  switch (slots.mode) {
+    case SlotMode::kSlotPerToken:
+      return axes->Add(tokens.total(), slots.stride);
+    case SlotMode::kStartPerSequence:
+      return axes->Add(tokens.batch, slots.stride);
+    case SlotMode::kPageTable:
+      axes->Add(tokens.ragged_sequences, *slots.sequence_stride);
+      return axes->Add(slots.pages, slots.stride);
+  }
+}
+
+void AddPositions(const RopeStage& rope, TokenCount tokens, Axes* axes) noexcept {
+  if (!rope.pair_sections.empty()) {
+    axes->Add(kernels::kMaxSections, PositionSectionStride(rope, tokens));
+  }
+  axes->Add(tokens.total(), rope.position_stride);
+}
+
+void AddShape(const OperandSpec& spec, int64_t count, Axes* axes) noexcept {
+  if (spec.shape.rank == 0) axes->Add(count, 1);
+  for (int axis = 0; axis < spec.shape.rank; ++axis) {
+    const auto i = static_cast<size_t>(axis);
+    axes->Add(spec.shape.dims[i], spec.shape.strides[i]);
+  }
 }
 
 Axes AxesOf(const Pipeline& pipeline, const OperandSpec& spec, TokenCount tokens) noexcept {
@@ -63,24 +97,32 @@ Axes AxesOf(const Pipeline& pipeline, const OperandSpec& spec, TokenCount tokens
     case Role::kUnused:
       break;
     case Role::kRows:
-      AddRows(spec, spec.heads, pipeline.head_dim, tokens, &axes);
+      AddRows(spec.strides, {spec.heads, spec.strides.head, spec.channels}, tokens, &axes);
+      break;
+    case Role::kTable:
+      axes.Add(spec.count, spec.strides.token);
+      axes.Add(spec.channels, spec.strides.channel);
       break;
     case Role::kCache:
-      AddCache(spec, pipeline.head_dim, &axes);
+      AddCache(spec, &axes);
       break;
     case Role::kSlots:
-      axes.Add(pipeline.slots.mode == SlotMode::kSlotPerToken ? tokens.total() : tokens.batch,
-               pipeline.slots.stride);
+      AddSlots(pipeline.slots, tokens, &axes);
+      break;
+    case Role::kPositions:
+      AddPositions(pipeline.rope, tokens, &axes);
+      break;
+    case Role::kLengths:
+      axes.Add(tokens.ragged_sequences, 1);
+      break;
+    case Role::kRowOffsets:
+      axes.Add(tokens.ragged_sequences + 1, 1);
       break;
     case Role::kParameter:
+      AddShape(spec, spec.count, &axes);
+      break;
     case Role::kTokenParameter:
-      if (spec.shape.rank == 0) {
-        axes.Add(spec.role == Role::kParameter ? spec.count : tokens.total(), 1);
-      }
-      for (int axis = 0; axis < spec.shape.rank; ++axis) {
-        const auto i = static_cast<size_t>(axis);
-        axes.Add(spec.shape.dims[i], spec.shape.strides[i]);
-      }
+      AddShape(spec, tokens.total(), &axes);
       break;
   }
   return axes;
@@ -115,10 +157,11 @@ bool FitsExtent(const Axes& axes, DType dtype) noexcept {
 }
 
 int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
+  if (pipeline.of(operand).role != Role::kRows) return -1;
   for (size_t g = 0; g < pipeline.groups.size(); ++g) {
     // Only one of two dense outputs can lie on x, else they overlap each other.
-    for (const auto& dense : pipeline.groups[g].dense) {
-      if (dense == operand) return static_cast<int>(g);
+    for (const auto& output : pipeline.groups[g].outputs) {
+      if (output && output->to == operand) return static_cast<int>(g);
     }
   }
   return -1;
@@ -127,10 +170,10 @@ int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
 /// All axes of a region.
 Axes AxesOf(const Pipeline& pipeline, const Region& region, TokenCount tokens) noexcept {
   const OperandSpec& spec = pipeline.of(region.operand);
-  if (region.operand != Operand::kX) return AxesOf(pipeline, spec, tokens);
+  if (spec.is_output || region.group < 0) return AxesOf(pipeline, spec, tokens);
   Axes axes;
   const HeadGroup& group = pipeline.groups[static_cast<size_t>(region.group)];
-  AddRows(spec, group.heads, pipeline.head_dim, tokens, &axes);
+  AddRows(spec.strides, {group.heads, group.source_head_stride, group.head_dim}, tokens, &axes);
   return axes;
 }
 
@@ -154,6 +197,11 @@ int64_t ProductOrZero(int64_t a, int64_t b) noexcept {
   return CheckedMul(a, b, &product) ? product : 0;
 }
 
+int64_t& StrideOfSlots(SlotMode mode, Region* region) noexcept {
+  if (mode == SlotMode::kPageTable) return region->ragged_stride;
+  return mode == SlotMode::kSlotPerToken ? region->token_stride : region->batch_stride;
+}
+
 Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t offset) {
   const OperandSpec& spec = pipeline.of(operand);
   const int64_t element_bytes = SizeOf(spec.dtype);
@@ -168,9 +216,24 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
       region.token_stride = ProductOrZero(spec.strides.token, element_bytes);
       break;
     case Role::kSlots:
-      region.follows = pipeline.slots.mode == SlotMode::kSlotPerToken;
-      (region.follows ? region.token_stride : region.batch_stride) =
-          ProductOrZero(pipeline.slots.stride, element_bytes);
+      region.follows = pipeline.slots.mode != SlotMode::kStartPerSequence;
+      StrideOfSlots(pipeline.slots.mode, &region) = ProductOrZero(
+          pipeline.slots.mode == SlotMode::kPageTable ? *pipeline.slots.sequence_stride
+                                                      : pipeline.slots.stride,
+          element_bytes);
+      break;
+    case Role::kLengths:
+    case Role::kRowOffsets:
+      region.follows = true;
+      region.ragged_stride = element_bytes;
+      break;
+    case Role::kPositions:
+      region.follows = true;
+      region.token_stride = ProductOrZero(pipeline.rope.position_stride, element_bytes);
+      // Packed rows of positions: the later ones begin further away the more tokens there are.
+      if (!pipeline.rope.pair_sections.empty() && !pipeline.rope.position_section_stride) {
+        region.section_stride = ProductOrZero(pipeline.rope.position_stride, element_bytes);
+      }
       break;
     case Role::kTokenParameter:
       region.follows = true;
@@ -179,7 +242,7 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
     default:
       break;
   }
-  const Axes axes = AxesOf(pipeline, region, TokenCount(1));
+  const Axes axes = AxesOf(pipeline, region, TokenCount::Ragged(1, 1));
   const bool is_near = offset >= -kMaxExtentBytes && offset <= kMaxExtentBytes;
   // What does not fit for one token fits for no call.
   if (IsEmpty(axes) || !is_near || !FitsExtent(axes, spec.dtype)) return region;
@@ -201,6 +264,8 @@ ByteRange RangeOf(const Region& region, const void* data, TokenCount tokens) noe
   const auto extend = [&range](int64_t span) { (span < 0 ? range.begin : range.end) += span; };
   if (region.follows) {
     extend((tokens.total() - 1) * region.token_stride);
+    extend((tokens.total() - 1) * region.section_stride * (kernels::kMaxSections - 1));
+    if (tokens.ragged_sequences > 0) extend((tokens.ragged_sequences - 1) * region.ragged_stride);
   } else {
     extend((tokens.batch - 1) * region.batch_stride);
     extend((tokens.sequence - 1) * region.token_stride);
@@ -276,16 +341,19 @@ void Regions::Make(const Pipeline& pipeline) {
       const auto operand = static_cast<Operand>(i);
       const OperandSpec& spec = pipeline.of(operand);
       if (spec.role == Role::kUnused || spec.is_output != wants_outputs) continue;
-      if (operand != Operand::kX) {
-        items[static_cast<size_t>(count++)] =
-            RegionOf(pipeline, operand, GroupOfDense(pipeline, operand), 0);
+      if (spec.is_output || spec.role != Role::kRows) {
+        Add(RegionOf(pipeline, operand, GroupOfDense(pipeline, operand), 0));
         continue;
       }
+      bool is_source = false;
       for (size_t g = 0; g < pipeline.groups.size(); ++g) {
-        const int64_t first = ProductOrZero(pipeline.groups[g].first_head, spec.strides.head);
-        items[static_cast<size_t>(count++)] = RegionOf(pipeline, operand, static_cast<int>(g),
-                                                       ProductOrZero(first, SizeOf(spec.dtype)));
+        const HeadGroup& group = pipeline.groups[g];
+        if (group.heads == 0 || group.source != operand) continue;
+        is_source = true;
+        Add(RegionOf(pipeline, operand, static_cast<int>(g),
+                     ProductOrZero(group.source_offset, SizeOf(spec.dtype))));
       }
+      if (!is_source) Add(RegionOf(pipeline, operand, -1, 0));
     }
     if (wants_outputs) outputs = count;
   }
@@ -297,7 +365,7 @@ Status CheckOverlap(const Pipeline& pipeline, const Regions& regions, const Tens
   const auto count = static_cast<size_t>(regions.count);
   const auto base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(workspace.data));
   const ByteRange scratch{base, base + static_cast<int64_t>(workspace.bytes)};
-  const char* const x = pipeline.of(Operand::kX).name;
+  const char* const x = pipeline.uses(Operand::kX) ? pipeline.of(Operand::kX).name : "q, k or v";
   for (size_t i = 0; i < count; ++i) {
     const Region& region = regions.items[i];
     ranges[i] = RangeOf(region, PointerOf(tensors, region.operand), tokens);

@@ -47,6 +47,16 @@ void RunAndLog(ParallelRun* run) noexcept {
   }
 }
 
+/// Channels of a packed row that anything becomes of.
+int64_t ChannelsOfPackedHeads(const internal::PlanImpl& plan) noexcept {
+  int64_t channels = 0;
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    const HeadGroup& group = plan.pipeline.groups[g];
+    if (plan.groups[g].group != nullptr) channels += group.heads * group.head_dim;
+  }
+  return channels;
+}
+
 Status OutOfMemory() noexcept {
   try {
     return Status(StatusCode::kOutOfMemory, "not enough memory");
@@ -109,23 +119,38 @@ Plan::Traffic Plan::TrafficOf(TokenCount tokens) const noexcept {
   const Pipeline& pipeline = impl_->pipeline;
   if (!IsTokenCount(tokens) || tokens.total() == 0) return traffic;
   const int64_t total = tokens.total();
-  for (const OperandSpec& spec : pipeline.operands.items) {
+  for (const Operand operand : impl_->used) {
+    const OperandSpec& spec = pipeline.of(operand);
     int64_t elements = 0;
     switch (spec.role) {
       case Role::kUnused:
         break;
       case Role::kRows:
       case Role::kCache:
-        elements = total * spec.heads * pipeline.head_dim;
+        elements = total * (operand == Operand::kX ? ChannelsOfPackedHeads(*impl_)
+                                                   : spec.heads * spec.channels);
+        break;
+      case Role::kTable:
+        elements = total * spec.channels *
+                   (pipeline.rope.pair_sections.empty() ? 1 : kernels::kMaxSections);
+        break;
+      case Role::kPositions:
+        elements = total * (pipeline.rope.pair_sections.empty() ? 1 : kernels::kMaxSections);
+        break;
+      case Role::kLengths:
+        elements = tokens.ragged_sequences;
+        break;
+      case Role::kRowOffsets:
+        elements = tokens.ragged_sequences + 1;
         break;
       case Role::kParameter:
-        elements = spec.count;
+        elements = spec.count / spec.shared_by;
         break;
       case Role::kTokenParameter:
         elements = total;
         break;
       case Role::kSlots:
-        elements = pipeline.slots.mode == SlotMode::kSlotPerToken ? total : tokens.batch;
+        elements = pipeline.slots.mode == SlotMode::kStartPerSequence ? tokens.batch : total;
         break;
     }
     (spec.is_output ? traffic.write_bytes : traffic.read_bytes) += elements * SizeOf(spec.dtype);
@@ -137,7 +162,7 @@ const char* Plan::target() const noexcept { return impl_->target.name.c_str(); }
 
 bool Plan::is_fused() const noexcept {
   for (const internal::GroupKernels& group : impl_->groups) {
-    if (!group.is_fused) return false;
+    if (group.group != nullptr && !group.is_fused) return false;
   }
   return true;
 }

@@ -21,9 +21,20 @@ struct GroupKernels {
   kernels::GroupTask task;  // all but the pointers of a call
   std::string description;  // "fused: k16Bit kNormRope kStore", "general path: head_dim 46 ..."
   bool is_fused = false;
-  bool shares_coefficients = false;   // with the group before: no gamma of its own
-  std::vector<int64_t> dense_pieces;  // byte offset of every kPieceChannels channels
-  std::vector<int64_t> cache_pieces;
+  bool folds_gamma = false;          // into the coefficients
+  bool shares_coefficients = false;  // with the group before
+  // By output: byte offset of every kPieceChannels channels; empty where they do not lie together.
+  std::array<std::vector<int64_t>, kernels::kMaxOutputs> pieces;
+};
+
+/// The operands that a pipeline uses, in order.
+struct UsedOperands {
+  std::array<Operand, kOperandCount> items{};
+  size_t count = 0;
+
+  void Add(Operand operand) noexcept { items[count++] = operand; }
+  [[nodiscard]] const Operand* begin() const noexcept { return items.data(); }
+  [[nodiscard]] const Operand* end() const noexcept { return items.data() + count; }
 };
 
 /// Byte offsets of the parts of a workspace, from its first 64-byte boundary.
@@ -39,7 +50,8 @@ class PlanImpl {
   PlanImpl& operator=(const PlanImpl&) = delete;
 
   Pipeline pipeline;
-  std::array<std::string, 2> layout_names;  // of the caches; the pipeline's point here
+  UsedOperands used;
+  std::array<std::string, 4> layout_names;  // of the caches; the pipeline's point here
   kernels::Target target;
   kernels::ParameterFunctions parameters;
   std::array<GroupKernels, 3> groups;
@@ -52,7 +64,8 @@ class PlanImpl {
   int64_t checked_tokens = 0;
 
   [[nodiscard]] bool HasCheckedExtents(TokenCount tokens) const noexcept {
-    return tokens.total() <= checked_tokens && (tokens.batch == 1 || sequences_follow);
+    return tokens.total() <= checked_tokens && tokens.ragged_sequences <= checked_tokens &&
+           (tokens.batch == 1 || sequences_follow);
   }
 };
 

@@ -20,10 +20,7 @@ void SlotRows::Resolve(int64_t first, int64_t count, kernels::RowPair* pairs) co
 }
 
 int64_t PageTableRows::Page(int64_t sequence, int64_t page) const noexcept {
-  IndexList pages = table_.pages;
-  const int64_t at = sequence * table_.sequence_stride + page * pages.stride;
-  pages.stride = 1;
-  return pages[at];
+  return table_.pages.At(sequence * table_.sequence_stride + page * table_.pages.stride);
 }
 
 Status PageTableRows::Check(const CacheLayout& cache, int64_t rows) {

@@ -6,22 +6,10 @@
 #include <vector>
 
 #include "kernels/move_rows.h"
+#include "plan/index_reader.h"
 #include "qkvfuse/status.hpp"
 
 namespace qkvfuse::internal {
-
-/// A strided list of int64 or int32.
-struct IndexList {
-  const void* data = nullptr;
-  DType dtype = DType::kInt64;
-  int64_t stride = 1;  // elements
-
-  [[nodiscard]] int64_t operator[](int64_t i) const noexcept {
-    const int64_t at = i * stride;
-    return dtype == DType::kInt64 ? static_cast<const int64_t*>(data)[at]
-                                  : static_cast<const int32_t*>(data)[at];
-  }
-};
 
 /// The rows of a move, by number.
 class RowMap {
@@ -35,25 +23,25 @@ class RowMap {
 /// One row per slot of a list; a negative slot stands for zeros.
 class SlotRows final : public RowMap {
  public:
-  SlotRows(IndexList slots, int64_t rows) noexcept : slots_(slots), rows_(rows) {}
+  SlotRows(IndexReader slots, int64_t rows) noexcept : slots_(slots), rows_(rows) {}
 
   [[nodiscard]] Status Check(const CacheLayout& cache) const;
   [[nodiscard]] int64_t rows() const noexcept override { return rows_; }
   void Resolve(int64_t first, int64_t count, kernels::RowPair* pairs) const noexcept override;
 
  private:
-  IndexList slots_;
+  IndexReader slots_;
   int64_t rows_;
 };
 
 /// The first rows of sequences that a page table describes.
 struct PageTable {
-  IndexList pages;  // of sequence 0; strides as SlotSpec has them
+  IndexReader pages;  // of sequence 0; strides as SlotSpec has them
   int64_t sequence_stride = 0;
   int64_t pages_per_sequence = 0;
   int64_t sequences = 0;
-  IndexList lengths;
-  IndexList row_offsets;  // data is null: one sequence after another
+  IndexReader lengths;
+  IndexReader row_offsets;  // data is null: one sequence after another
 };
 
 class PageTableRows final : public RowMap {
@@ -79,7 +67,7 @@ class PageTableRows final : public RowMap {
 /// All rows of pairs of blocks.
 class BlockRows final : public RowMap {
  public:
-  BlockRows(IndexList pairs, int64_t count, int64_t block_size) noexcept
+  BlockRows(IndexReader pairs, int64_t count, int64_t block_size) noexcept
       : pairs_(pairs), count_(count), block_size_(block_size) {}
 
   /// With `is_one_cache` no block may be a source and a destination.
@@ -92,7 +80,7 @@ class BlockRows final : public RowMap {
   [[nodiscard]] Status CheckRanges(const CacheLayout& from, const CacheLayout& to) const;
   [[nodiscard]] Status CheckRepeats(bool is_one_cache) const;
 
-  IndexList pairs_;  // a source, its destination, the next source, ...
+  IndexReader pairs_;  // a source, its destination, the next source, ...
   int64_t count_;
   int64_t block_size_;
 };

@@ -9,8 +9,8 @@ namespace qkvfuse::internal {
 void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, int64_t begin,
                int64_t end, Workspace workspace) noexcept;
 
-/// The cache of head group g, which has one, in the memory of a call.
-[[nodiscard]] kernels::Destination CacheDestination(const PlanImpl& plan, size_t g,
+/// A cache in the memory of a call, without a piece table.
+[[nodiscard]] kernels::Destination CacheDestination(const PlanImpl& plan, Operand cache,
                                                     const Tensors& tensors) noexcept;
 
 /// Parts into which a Run of `tokens` is split: 1 where forking costs more than it gains.

@@ -4,25 +4,18 @@
 
 #include "base/message.h"
 #include "plan/cache_layout.h"
+#include "plan/index_reader.h"
+#include "plan/page_table.h"
 
 namespace qkvfuse::internal {
 namespace {
 
-/// Reads the slot list of either integer type.
-class SlotReader {
- public:
-  SlotReader(const SlotSpec& spec, const void* data) noexcept : spec_(spec), data_(data) {}
-
-  [[nodiscard]] int64_t operator[](int64_t i) const noexcept {
-    const int64_t at = i * spec_.stride;
-    return spec_.dtype == DType::kInt64 ? static_cast<const int64_t*>(data_)[at]
-                                        : static_cast<const int32_t*>(data_)[at];
-  }
-
- private:
-  const SlotSpec& spec_;
-  const void* data_;
-};
+/// Where the slots, or the starts, of a call are read.
+IndexReader SlotsOf(const PlanImpl& plan, const Tensors& tensors, const WorkspaceParts& parts) {
+  const SlotSpec& slots = plan.pipeline.slots;
+  if (slots.mode == SlotMode::kPageTable) return {parts.slots()};
+  return {tensors.slots, slots.dtype, slots.stride};
+}
 
 uint64_t HashOf(int64_t slot) noexcept {
   // Fibonacci hashing: the high bits of the product are well mixed.
@@ -32,7 +25,7 @@ uint64_t HashOf(int64_t slot) noexcept {
 /// Finds equal slots, from the last token to the first: the later token wins.
 class RepeatFinder {
  public:
-  RepeatFinder(const SlotReader& slots, int64_t* table, int64_t size) noexcept
+  RepeatFinder(const IndexReader& slots, int64_t* table, int64_t size) noexcept
       : slots_(slots), table_(table), mask_(static_cast<uint64_t>(size) - 1) {
     std::memset(table, 0, static_cast<size_t>(size) * sizeof(int64_t));
   }
@@ -50,12 +43,12 @@ class RepeatFinder {
   }
 
  private:
-  const SlotReader& slots_;
+  const IndexReader& slots_;
   int64_t* table_;
   uint64_t mask_;
 };
 
-Status CheckSlotPerToken(const PlanImpl& plan, const SlotReader& slots, int64_t tokens,
+Status CheckSlotPerToken(const PlanImpl& plan, const IndexReader& slots, int64_t tokens,
                          bool* is_increasing) {
   const Pipeline& pipeline = plan.pipeline;
   const char* const name = pipeline.of(Operand::kSlots).name;
@@ -81,16 +74,21 @@ Status CheckSlotPerToken(const PlanImpl& plan, const SlotReader& slots, int64_t 
   return {};
 }
 
-Status FindRepeats(const PlanImpl& plan, const SlotReader& slots, TokenCount tokens,
+Status FindRepeats(const PlanImpl& plan, const IndexReader& slots, TokenCount tokens,
                    const WorkspaceParts& parts) {
   const int64_t total = tokens.total();
   uint8_t* const shadowed = parts.shadowed();
   std::memset(shadowed, 0, static_cast<size_t>(total));
-  RepeatFinder finder(slots, parts.table(), WorkspaceParts::TableSize(tokens));
+  RepeatFinder finder(slots, parts.table(), WorkspaceParts::TableSize(total));
   for (int64_t t = total - 1; t >= 0; --t) {
     if (slots[t] < 0) continue;
     const int64_t later = finder.FindOrAdd(t);
     if (later < 0) continue;
+    if (plan.pipeline.strict && plan.pipeline.slots.mode == SlotMode::kPageTable) {
+      return Invalid(plan.pipeline.of(Operand::kSlots).name, ": tokens ", t, " and ", later,
+                     " both go to slot ", slots[t],
+                     ", every slot must be that of one token (strict mode)");
+    }
     if (plan.pipeline.strict) {
       return Invalid(plan.pipeline.of(Operand::kSlots).name, ": elements ", t, " and ", later,
                      " are both ", slots[t],
@@ -102,7 +100,7 @@ Status FindRepeats(const PlanImpl& plan, const SlotReader& slots, TokenCount tok
   return {};
 }
 
-Status CheckStarts(const PlanImpl& plan, const SlotReader& starts, TokenCount tokens) {
+Status CheckStarts(const PlanImpl& plan, const IndexReader& starts, TokenCount tokens) {
   const int64_t last_start = plan.pipeline.of(Operand::kKCache).layout.block_size - tokens.sequence;
   for (int64_t b = 0; b < tokens.batch; ++b) {
     const int64_t start = starts[b];
@@ -121,10 +119,14 @@ Status CheckStarts(const PlanImpl& plan, const SlotReader& starts, TokenCount to
 Status CheckSlots(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                   const WorkspaceParts& parts) {
   parts.header().has_shadowed_tokens = false;
-  const SlotReader slots(plan.pipeline.slots, tensors.slots);
-  if (plan.pipeline.slots.mode == SlotMode::kStartPerSequence) {
-    return CheckStarts(plan, slots, tokens);
+  if (!plan.pipeline.has_caches()) return {};
+  const SlotMode mode = plan.pipeline.slots.mode;
+  if (mode == SlotMode::kPageTable) {
+    Status status = ResolvePageTable(plan, tensors, tokens, parts);
+    if (!status.ok()) return status;
   }
+  const IndexReader slots = SlotsOf(plan, tensors, parts);
+  if (mode == SlotMode::kStartPerSequence) return CheckStarts(plan, slots, tokens);
   bool is_increasing = false;
   Status status = CheckSlotPerToken(plan, slots, tokens.total(), &is_increasing);
   // Strictly increasing slots cannot repeat.
@@ -134,10 +136,15 @@ Status CheckSlots(const PlanImpl& plan, const Tensors& tensors, TokenCount token
 
 void ResolveRows(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                  const WorkspaceParts& parts, int64_t first, int64_t count, CacheRows* rows) {
-  const CacheLayout& k = plan.pipeline.of(Operand::kKCache).layout;
-  const CacheLayout& v = plan.pipeline.of(Operand::kVCache).layout;
-  const SlotReader slots(plan.pipeline.slots, tensors.slots);
-  const bool is_per_token = plan.pipeline.slots.mode == SlotMode::kSlotPerToken;
+  const Pipeline& pipeline = plan.pipeline;
+  const CacheLayout& k = pipeline.of(Operand::kKCache).layout;
+  const CacheLayout& v = pipeline.of(Operand::kVCache).layout;
+  const CacheLayout& k_scales = pipeline.of(Operand::kKScaleCache).layout;
+  const CacheLayout& v_scales = pipeline.of(Operand::kVScaleCache).layout;
+  const bool has_scales =
+      pipeline.uses(Operand::kKScaleCache) || pipeline.uses(Operand::kVScaleCache);
+  const IndexReader slots = SlotsOf(plan, tensors, parts);
+  const bool is_per_token = pipeline.slots.mode != SlotMode::kStartPerSequence;
   const uint8_t* const shadowed = parts.header().has_shadowed_tokens ? parts.shadowed() : nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t token = first + i;
@@ -156,6 +163,9 @@ void ResolveRows(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens
     }
     rows->k[i] = RowOffset(k, block, row);
     rows->v[i] = RowOffset(v, block, row);
+    if (!has_scales) continue;
+    rows->k_scales[i] = RowOffset(k_scales, block, row);
+    rows->v_scales[i] = RowOffset(v_scales, block, row);
   }
 }
 

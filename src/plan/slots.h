@@ -11,10 +11,12 @@ namespace qkvfuse::internal {
 [[nodiscard]] Status CheckSlots(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                                 const WorkspaceParts& parts);
 
-/// Rows of both caches for tokens [first, first + count), counted over the whole batch.
+/// Rows of the caches for tokens [first, first + count), counted over the whole batch.
 struct CacheRows {
   int64_t k[kernels::kTileTokens];
   int64_t v[kernels::kTileTokens];
+  int64_t k_scales[kernels::kTileTokens];  // of caches of dynamic scales
+  int64_t v_scales[kernels::kTileTokens];
 };
 void ResolveRows(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens,
                  const WorkspaceParts& parts, int64_t first, int64_t count, CacheRows* rows);

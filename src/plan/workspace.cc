@@ -12,8 +12,10 @@ constexpr int64_t AlignUp(int64_t bytes) {
 /// Offsets of the parts whose size depends on the number of tokens.
 struct TokenParts {
   int64_t token_scale = 0;
+  int64_t slots = 0;
   int64_t shadowed = 0;
   int64_t table = 0;
+  int64_t pages = 0;
   int64_t end = 0;
 };
 
@@ -22,12 +24,16 @@ TokenParts PartsFor(const PlanImpl& plan, TokenCount tokens) {
   parts.token_scale = plan.workspace.fixed_bytes;
   const bool packs_token_scale = plan.workspace.parameters[Operand::kTokenScale] >= 0;
   const int64_t total = tokens.total();
-  parts.shadowed = parts.token_scale + (packs_token_scale ? AlignUp(total * 4) : 0);
-  parts.table = parts.shadowed;
-  parts.end = parts.shadowed;
-  if (plan.pipeline.slots.mode == SlotMode::kSlotPerToken) {
-    parts.table += AlignUp(total);
-    parts.end = parts.table + WorkspaceParts::TableSize(tokens) * 8;
+  parts.slots = parts.token_scale + (packs_token_scale ? AlignUp(total * 4) : 0);
+  parts.shadowed = parts.table = parts.pages = parts.end = parts.slots;
+  const SlotSpec& slots = plan.pipeline.slots;
+  if (!plan.pipeline.has_caches() || slots.mode == SlotMode::kStartPerSequence) return parts;
+  if (slots.mode == SlotMode::kPageTable) parts.shadowed += AlignUp(total * 8);
+  parts.table = parts.shadowed + AlignUp(total);
+  parts.pages = parts.table + WorkspaceParts::TableSize(total) * 8;
+  parts.end = parts.pages;
+  if (slots.zeroes_unused_rows) {
+    parts.end += WorkspaceParts::TableSize(tokens.ragged_sequences) * 8;
   }
   return parts;
 }
@@ -64,9 +70,17 @@ int64_t* WorkspaceParts::table() const noexcept {
   return reinterpret_cast<int64_t*>(base_ + PartsFor(plan_, tokens_).table);
 }
 
-int64_t WorkspaceParts::TableSize(TokenCount tokens) noexcept {
+int64_t* WorkspaceParts::slots() const noexcept {
+  return reinterpret_cast<int64_t*>(base_ + PartsFor(plan_, tokens_).slots);
+}
+
+int64_t* WorkspaceParts::pages() const noexcept {
+  return reinterpret_cast<int64_t*>(base_ + PartsFor(plan_, tokens_).pages);
+}
+
+int64_t WorkspaceParts::TableSize(int64_t count) noexcept {
   int64_t size = 2;
-  while (size < 2 * tokens.total()) size *= 2;
+  while (size < 2 * count) size *= 2;
   return size;
 }
 

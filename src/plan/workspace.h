@@ -1,5 +1,5 @@
-// The parts of a call's workspace: flags, packed parameters, the mask of shadowed tokens and the
-// table that finds them.
+// The parts of a call's workspace: flags, packed parameters, the slots of a page table, the mask of
+// shadowed tokens and the tables that find them.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,13 @@ class WorkspaceParts {
   [[nodiscard]] void* Parameter(Operand operand) const noexcept;
   /// [tokens], 1 where a later token has the same slot.
   [[nodiscard]] uint8_t* shadowed() const noexcept;
-  /// Hash table of token numbers + 1; TableSize entries, 0 is free.
+  /// [tokens], the slots that a page table gives.
+  [[nodiscard]] int64_t* slots() const noexcept;
+  /// Hash table of token numbers + 1; TableSize(tokens) entries, 0 is free.
   [[nodiscard]] int64_t* table() const noexcept;
-  [[nodiscard]] static int64_t TableSize(TokenCount tokens) noexcept;
+  /// The same of sequences, by their last page; TableSize(sequences) entries.
+  [[nodiscard]] int64_t* pages() const noexcept;
+  [[nodiscard]] static int64_t TableSize(int64_t count) noexcept;
 
  private:
   const PlanImpl& plan_;

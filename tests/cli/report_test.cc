@@ -57,5 +57,32 @@ TEST(Explain, SaysWhichPathIsTaken) {
   EXPECT_THAT(text.out, HasSubstr("PA_NZ"));
 }
 
+TEST(Explain, TellsThePlanOfAModel) {
+  const std::string path = WriteTestFile(
+      "config.json", R"({"model_type": "glm4", "num_hidden_layers": 40, "hidden_size": 4096,
+    "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "attention_bias": true,
+    "max_position_embeddings": 32768, "partial_rotary_factor": 0.5, "torch_dtype": "bfloat16"})");
+  const ProgramResult text = RunProgram("explain --config " + path + " --cache fp8_e4m3+head");
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("model: glm4, 40 layers\n  rotary table 0: 32768 rows of 64"));
+  EXPECT_THAT(text.out,
+              HasSubstr("q: 32 heads of 128, bf16 -> bias -> rope (interleaved, first 64) "
+                        "-> q_out bf16"));
+  EXPECT_THAT(text.out, HasSubstr("v: 2 heads of 128, bf16 -> bias -> v_cache fp8_e4m3"));
+  for (const char* const layout : {"paged", "heads_first", "pa_nz", "x_split", "transposed"}) {
+    EXPECT_EQ(RunProgram("explain --tokens 64 --config " + path + " --layout " + layout).exit_code,
+              0);
+  }
+  EXPECT_EQ(RunForJson("explain --json --cache int8+dynamic --config " + path).at("tokens"), 1);
+}
+
+TEST(Explain, RefusesWhatIsNoModel) {
+  const std::string path = WriteTestFile("no_config.json", R"({"model_type": "bert"})");
+  EXPECT_THAT(RunProgram("explain --config " + path).err, HasSubstr("model_type"));
+  EXPECT_THAT(RunProgram("explain").err, HasSubstr("needs a case line or --config"));
+  EXPECT_THAT(RunProgram("explain --cache int8").err, HasSubstr("--config"));
+  EXPECT_THAT(RunProgram("explain op=qnr --config " + path).err, HasSubstr("excludes"));
+}
+
 }  // namespace
 }  // namespace qkvfuse::cli

@@ -16,6 +16,7 @@ namespace qkvfuse::testing {
 
 using Qnr = QkvRmsNormRopeCacheSpec;
 using Drq = DequantRopeQuantKvcacheSpec;
+using Fused = FusedQkvSpec;
 
 /// A call that is right but for what a row changes.
 template <typename Spec>
@@ -27,6 +28,9 @@ struct Call {
   std::vector<char> memory;
   Workspace workspace;
 };
+
+inline constexpr auto kInvalid = StatusCode::kInvalidArgument;
+inline constexpr auto kNull = StatusCode::kNullArgument;
 
 enum class Phase { kMakePlan, kCheck };
 
@@ -43,9 +47,20 @@ template <typename Spec>
 Spec SpecOf(const cases::Problem& problem) {
   if constexpr (std::is_same_v<Spec, Qnr>) {
     return problem.QnrSpec();
-  } else {
+  } else if constexpr (std::is_same_v<Spec, Drq>) {
     return problem.DrqSpec();
+  } else {
+    return problem.FusedSpec();
   }
+}
+
+/// The plan of the problem's operator for a Spec that may be broken.
+template <typename Spec>
+Result<Plan> MakePlanOf(const cases::Problem& problem, const Call<Spec>& call) {
+  if constexpr (std::is_same_v<Spec, Fused>) {
+    if (problem.description().fused.measures) return MakeMeasurePlan(call.spec, call.options);
+  }
+  return MakePlan(call.spec, call.options);
 }
 
 /// Makes the plan and, when that is accepted, runs it.
@@ -57,7 +72,7 @@ void ExpectRefused(cases::Problem& problem, const Refusal<Spec>& refusal) {
   call.workspace = {call.memory.data(), call.memory.size()};
   refusal.break_it(call);
   problem.ResetLibraryOutputs();
-  const Result<Plan> plan = MakePlan(call.spec, call.options);
+  const Result<Plan> plan = MakePlanOf(problem, call);
   Status status = plan.ok() ? Status() : plan.status();
   if (refusal.phase == Phase::kCheck) {
     ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -83,8 +98,5 @@ void ExpectAllRefused(const char* line, const std::vector<Refusal<Spec>>& refusa
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_TRUE(plan->Run(problem->tensors(), problem->tokens()).ok());
 }
-
-inline constexpr auto kInvalid = StatusCode::kInvalidArgument;
-inline constexpr auto kNull = StatusCode::kNullArgument;
 
 }  // namespace qkvfuse::testing

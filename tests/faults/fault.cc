@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "cases/fill.h"
@@ -244,27 +245,48 @@ void Fault::ExpectToldApart(const std::string& what, const FaultyRun& faulty) {
 }
 
 TensorView& ViewOf(reference::Problem& p, TensorId id) {
-  TensorView* const views[] = {&p.x,
-                               &p.q_gamma,
-                               &p.k_gamma,
-                               &p.cos,
-                               &p.sin,
-                               &p.slots,
-                               &p.k_cache.scale,
-                               &p.v_cache.scale,
-                               &p.k_cache.offset,
-                               &p.v_cache.offset,
-                               &p.weight_scale,
-                               &p.token_scale,
-                               &p.bias,
-                               &p.q_out,
-                               &p.q_before_quant,
-                               &p.k_out,
-                               &p.v_out,
-                               &p.k_cache.data,
-                               &p.v_cache.data};
-  static_assert(std::size(views) == cases::kTensorCount);
-  return *views[static_cast<size_t>(id)];
+  switch (id) {
+    case TensorId::kX:
+      return p.x;
+    case TensorId::kQGamma:
+      return p.q_gamma;
+    case TensorId::kKGamma:
+      return p.k_gamma;
+    case TensorId::kCos:
+      return p.cos;
+    case TensorId::kSin:
+      return p.sin;
+    case TensorId::kSlots:
+      return p.slots;
+    case TensorId::kKScale:
+      return p.k_cache.scale;
+    case TensorId::kVScale:
+      return p.v_cache.scale;
+    case TensorId::kKOffset:
+      return p.k_cache.offset;
+    case TensorId::kVOffset:
+      return p.v_cache.offset;
+    case TensorId::kWeightScale:
+      return p.weight_scale;
+    case TensorId::kTokenScale:
+      return p.token_scale;
+    case TensorId::kBias:
+      return p.bias;
+    case TensorId::kQOut:
+      return p.q_out;
+    case TensorId::kQBeforeQuant:
+      return p.q_before_quant;
+    case TensorId::kKOut:
+      return p.k_out;
+    case TensorId::kVOut:
+      return p.v_out;
+    case TensorId::kKCache:
+      return p.k_cache.data;
+    case TensorId::kVCache:
+      return p.v_cache.data;
+    default:
+      throw std::logic_error("a tensor of op=fused");
+  }
 }
 
 FaultyRun WithSlots(std::vector<int64_t> slots) {

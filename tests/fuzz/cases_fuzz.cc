@@ -1,15 +1,21 @@
-// Small cases of every option: whatever the library accepts has the bits of reference/exact, on
-// every SIMD target, through both paths, between protected pages.
+// Small cases of every option, of Ascend's operators or, as fused_fuzz, of the general one:
+// whatever the library accepts has the bits of reference/exact, on every SIMD target, through both
+// paths, between protected pages.
 #include <string>
 
 #include "cases/problem.h"
 #include "draw_case.h"
 #include "fuzz.h"
-#include "reference/exact.h"
 #include "tests/support/same_bits.h"
 
 namespace qkvfuse::fuzz {
 namespace {
+
+#if defined(QKVFUSE_FUZZ_FUSED)
+constexpr Draw kDraw = &testing::DrawFusedCase;
+#else
+constexpr Draw kDraw = &testing::DrawCase;
+#endif
 
 cases::Placements DrawPlacements(FuzzedDataProvider& bytes) {
   cases::Placements placements;
@@ -25,12 +31,12 @@ cases::Placements DrawPlacements(FuzzedDataProvider& bytes) {
 void RunInput(FuzzedDataProvider& bytes) {
   const int threads = bytes.ConsumeIntegralInRange(1, 4);
   const cases::Placements placements = DrawPlacements(bytes);
-  const auto c = DrawCase(bytes);
+  const auto c = DrawCase(bytes, kDraw);
   if (!c) return;
   const auto problem = cases::Problem::Make(*c, placements);
   if (!problem.ok()) return;
   if (!(*problem)->MakePlan().ok()) return;
-  reference::RunExact((*problem)->ReferenceProblem());
+  (*problem)->RunReference();
   for (testing::Variant variant : testing::TargetsAndPaths()) {
     variant.threads = threads;
     const auto result = testing::SameBits(**problem, variant);

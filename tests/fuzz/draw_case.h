@@ -1,6 +1,7 @@
 // A valid case from a fuzz target's bytes, one byte for each option.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "fuzz.h"
@@ -8,9 +9,13 @@
 
 namespace qkvfuse::fuzz {
 
-[[nodiscard]] inline std::optional<cases::Case> DrawCase(FuzzedDataProvider& bytes) {
+using Draw = std::optional<cases::Case> (*)(const std::function<uint64_t()>& numbers);
+
+/// `draw` says which operators: testing::DrawCase or testing::DrawFusedCase.
+[[nodiscard]] inline std::optional<cases::Case> DrawCase(FuzzedDataProvider& bytes,
+                                                         Draw draw = &testing::DrawCase) {
   // The byte four times over, since seeds are numbers of 32 bits.
-  return testing::DrawCase([&] { return bytes.ConsumeIntegral<uint8_t>() * 0x01010101ULL; });
+  return draw([&] { return bytes.ConsumeIntegral<uint8_t>() * 0x01010101ULL; });
 }
 
 }  // namespace qkvfuse::fuzz

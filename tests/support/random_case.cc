@@ -2,7 +2,8 @@
 #include "tests/support/random_case.h"
 
 #include <random>
-#include <span>
+
+#include "tests/support/draw.h"
 
 namespace qkvfuse::testing {
 namespace {
@@ -16,26 +17,6 @@ constexpr int64_t kHeadDims[] = {2, 4, 6, 16, 18, 32, 46, 48, 64, 64, 80, 96, 11
 constexpr int64_t kBlockSizes[] = {1, 3, 7, 16, 32, 128};
 constexpr double kEpsilons[] = {0, 1e-6, 1e-5, 0.5};
 constexpr DType kBiases[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt32};
-
-class Draw {
- public:
-  explicit Draw(const std::function<uint64_t()>& numbers) : numbers_(numbers) {}
-
-  int64_t Below(int64_t n) { return static_cast<int64_t>(numbers_() % static_cast<uint64_t>(n)); }
-  bool OneIn(int64_t n) { return Below(n) == 0; }
-  template <typename T, size_t n>
-  T OneOf(const T (&values)[n]) {
-    return values[Below(n)];
-  }
-  template <typename E>
-  E EnumUpTo(E last) {
-    return static_cast<E>(Below(static_cast<int64_t>(last) + 1));
-  }
-  uint64_t Seed() { return numbers_(); }
-
- private:
-  const std::function<uint64_t()>& numbers_;
-};
 
 cases::CacheCase DrawCache(Draw& draw, const Case& c) {
   if (c.is_qnr() && draw.OneIn(3)) return {c.dtype, false};
@@ -99,11 +80,20 @@ std::optional<Case> DrawCase(const std::function<uint64_t()>& numbers) {
   return c;
 }
 
-Case RandomCase(uint64_t seed) {
+namespace {
+
+Case FirstValid(uint64_t seed,
+                std::optional<Case> (*draw)(const std::function<uint64_t()>& numbers)) {
   std::mt19937_64 engine(seed);
   while (true) {
-    if (const auto c = DrawCase([&engine] { return engine() >> 32; })) return *c;
+    if (const auto c = draw([&engine] { return engine() >> 32; })) return *c;
   }
 }
+
+}  // namespace
+
+Case RandomCase(uint64_t seed) { return FirstValid(seed, &DrawCase); }
+
+Case RandomFusedCase(uint64_t seed) { return FirstValid(seed, &DrawFusedCase); }
 
 }  // namespace qkvfuse::testing

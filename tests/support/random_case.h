@@ -16,4 +16,8 @@ namespace qkvfuse::testing {
 /// options contradict each other.
 [[nodiscard]] std::optional<cases::Case> DrawCase(const std::function<uint64_t()>& numbers);
 
+/// The same for op=fused.
+[[nodiscard]] cases::Case RandomFusedCase(uint64_t seed);
+[[nodiscard]] std::optional<cases::Case> DrawFusedCase(const std::function<uint64_t()>& numbers);
+
 }  // namespace qkvfuse::testing

@@ -110,9 +110,10 @@ void AddBench(CLI::App& app, ExitCode& exit_code) {
       "  qkvfuse bench                       the default subset, about a minute\n"
       "  qkvfuse bench --filter 'qnr/32x8x128/bf16/int8/pa_nz/.*/2t' --plot bench.svg\n"
       "  qkvfuse bench --full --filter 'drq/64x8x128' --seconds 0.5 --json > drq.json\n"
-      "A row is called operator/heads/type/cache/layout/tokens/regime/threads. Hot rows work on "
-      "the\n"
-      "same buffers, cold ones on buffers of four times the last-level cache, in turn.");
+      "A row is called operator/heads/type/cache/layout/tokens/regime/threads; those of the "
+      "general\n"
+      "operator fused/model/heads/... Hot rows work on the same buffers, cold ones on buffers of\n"
+      "four times the last-level cache, in turn.");
   const auto options = std::make_shared<BenchOptions>();
   command->add_option("--filter", options->filter, "Only rows in whose name REGEX finds a match")
       ->option_text("REGEX");

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/machine.h"
 #include "qkvfuse/runtime.hpp"
@@ -23,14 +24,23 @@ constexpr const char* kExplanation =
     "roof          share of a copy of as many bytes with the same reads to writes, on as many "
     "threads\n"
     "x floor       time over that of converting the same tensors to fp32 and back, no arithmetic\n"
-    "unfused       time of three passes through memory over that of the fused call; ~ when the\n"
+    "unfused       time of several passes through memory over that of the fused call; ~ when the\n"
     "              spread of this ratio covers 1\n"
+    "general       time of the same call on the general path, likewise\n"
     "Ratios are medians over rounds in which all take turns. docs/benchmarking.md has the "
     "method.\n";
 
 double Megabytes(const RowResult& row) { return static_cast<double>(row.traffic.total()) * 1e-6; }
 
-bool IsUndecided(const Spread& ratio) { return ratio.p10 <= 1 && ratio.p90 >= 1; }
+/// "-" where the row has no such contender.
+std::string PlainRatio(const std::optional<Spread>& ratio) {
+  return ratio ? fmt::format("{:.2f}", ratio->median) : "-";
+}
+
+std::string DecidedRatio(const std::optional<Spread>& ratio) {
+  const bool is_undecided = ratio && ratio->p10 <= 1 && ratio->p90 >= 1;
+  return (is_undecided ? "~" : "") + PlainRatio(ratio);
+}
 
 struct Column {
   Table::Column text;
@@ -54,15 +64,13 @@ const std::vector<Column>& Columns() {
       {{"roof"},
        "share of roof",
        [](const RowResult& r) { return fmt::format("{:.0f} %", r.share_of_roof.median * 100); }},
-      {{"x floor"},
-       "x convert_copy",
-       [](const RowResult& r) { return fmt::format("{:.2f}", r.over_floor.median); }},
+      {{"x floor"}, "x convert_copy", [](const RowResult& r) { return PlainRatio(r.over_floor); }},
       {{"unfused"},
        "unfused / fused",
-       [](const RowResult& r) {
-         return fmt::format("{}{:.2f}", IsUndecided(r.unfused_ratio) ? "~" : "",
-                            r.unfused_ratio.median);
-       }},
+       [](const RowResult& r) { return DecidedRatio(r.unfused_ratio); }},
+      {{"general"},
+       "general / fused",
+       [](const RowResult& r) { return DecidedRatio(r.general_ratio); }},
   };
   return columns;
 }
@@ -151,16 +159,20 @@ nlohmann::ordered_json RowJson(const RowResult& row) {
   json["roof_stores"] = row.roof_bypasses_caches ? "bypass caches" : "ordinary";
   json["fused_us"] = SpreadJson(row.fused, kMicro);
   json["unfused_us"] = SpreadJson(row.unfused, kMicro);
-  json["convert_copy_us"] = SpreadJson(row.convert_copy, kMicro);
+  if (!row.passes.empty()) json["unfused_passes"] = row.passes;
   json["memcpy_us"] = SpreadJson(row.roof, kMicro);
   json["share_of_roof"] = SpreadJson(row.share_of_roof, 1);
-  json["over_convert_copy"] = SpreadJson(row.over_floor, 1);
   json["unfused_over_fused"] = SpreadJson(row.unfused_ratio, 1);
-  if (row.kernel) {
-    json["kernel_us"] = SpreadJson(*row.kernel, kMicro);
-    json["check_us"] = SpreadJson(*row.check, kMicro);
-    json["call_over_kernel"] = SpreadJson(*row.call_ratio, 1);
-  }
+  const auto add = [&json](const char* key, const std::optional<Spread>& spread, double unit) {
+    if (spread) json[key] = SpreadJson(*spread, unit);
+  };
+  add("convert_copy_us", row.convert_copy, kMicro);
+  add("over_convert_copy", row.over_floor, 1);
+  add("general_us", row.general, kMicro);
+  add("general_over_fused", row.general_ratio, 1);
+  add("kernel_us", row.kernel, kMicro);
+  add("check_us", row.check, kMicro);
+  add("call_over_kernel", row.call_ratio, 1);
   return json;
 }
 

@@ -3,7 +3,6 @@
 
 #include "command.h"
 #include "qkvfuse/runtime.hpp"
-#include "reference/exact.h"
 #include "tables/verification.h"
 
 namespace qkvfuse::cli {
@@ -43,7 +42,7 @@ Outcome CompareWithExact(cases::Problem& problem, const PlanOptions& options) {
   if (!plan.ok()) return Outcome::Failed("refused: " + plan.status().message());
   const Status status = plan->Run(problem.tensors(), problem.tokens(), problem.run_options());
   if (!status.ok()) return Outcome::Failed("refused: " + status.message());
-  reference::RunExact(problem.ReferenceProblem());
+  problem.RunReference();
   const Status same = problem.Compare();
   return same.ok() ? Outcome::Passed() : Outcome::Failed(same.message());
 }
