@@ -7,11 +7,9 @@
 
 namespace qkvfuse::cli {
 
-void AddCaseLine(CLI::App& command, std::vector<std::string>& words) {
-  command
-      .add_option("case", words,
-                  "A case line: op=qnr|drq heads=q/kv head_dim=D tokens=T key=value...")
-      ->required();
+CLI::Option* AddCaseLine(CLI::App& command, std::vector<std::string>& words) {
+  return command.add_option(
+      "case", words, "A case line: op=qnr|drq|fused heads=q/kv head_dim=D tokens=T key=value...");
 }
 
 std::unique_ptr<cases::Problem> MakeProblem(const std::vector<std::string>& words) {

@@ -12,7 +12,7 @@ namespace qkvfuse::cli {
 
 /// Adds the positional words of a case line, quoted or not. A shell splits an unquoted line, so the
 /// words are joined again.
-void AddCaseLine(CLI::App& command, std::vector<std::string>& words);
+CLI::Option* AddCaseLine(CLI::App& command, std::vector<std::string>& words);
 
 /// The call that the words describe. Throws UsageError with the sentence of the refusal.
 [[nodiscard]] std::unique_ptr<cases::Problem> MakeProblem(const std::vector<std::string>& words);

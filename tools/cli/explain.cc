@@ -1,4 +1,4 @@
-// `qkvfuse explain`: what the library would do for a case, and why.
+// `qkvfuse explain`: what the library would do for a case, or for a model's layers, and why.
 #include <fmt/core.h>
 
 #include <memory>
@@ -6,27 +6,47 @@
 
 #include "case_line.h"
 #include "command.h"
+#include "model_case.h"
 
 namespace qkvfuse::cli {
 namespace {
 
 struct ExplainOptions {
   std::vector<std::string> words;
+  ModelOptions model;
   bool json = false;
 };
 
-ExitCode Explain(const ExplainOptions& options) {
+// What is explained: its name on the first line, the rest of what is known of it, and its plan.
+struct Subject {
+  std::string kind;  // case, model
+  std::string text;
+  Plan plan;
+  TokenCount tokens;
+};
+
+Subject SubjectOf(const ExplainOptions& options) {
+  if (!options.model.config.empty()) {
+    ModelPlan model = MakeModelPlan(options.model);
+    return {"model", std::move(model.text), std::move(model.plan), options.model.tokens};
+  }
+  if (options.words.empty()) throw UsageError("explain: needs a case line or --config");
   const std::unique_ptr<cases::Problem> problem = MakeProblem(options.words);
-  const Plan plan = MakePlanOrThrow(*problem);
-  const TokenCount tokens = problem->tokens();
+  return {"case", cases::PrintCase(problem->description()), MakePlanOrThrow(*problem),
+          problem->tokens()};
+}
+
+ExitCode Explain(const ExplainOptions& options) {
+  const Subject subject = SubjectOf(options);
+  const Plan& plan = subject.plan;
+  const TokenCount tokens = subject.tokens;
   const Plan::Traffic traffic = plan.TrafficOf(tokens);
-  const std::string line = cases::PrintCase(problem->description());
   if (!options.json) {
-    fmt::print("case: {}\n{}", line, plan.Describe(tokens));
+    fmt::print("{}: {}\n{}", subject.kind, subject.text, plan.Describe(tokens));
     return kOk;
   }
   nlohmann::ordered_json json;
-  json["case"] = line;
+  json[subject.kind] = subject.text;
   json["target"] = plan.target();
   json["fused"] = plan.is_fused();
   json["tokens"] = tokens.total();
@@ -47,9 +67,11 @@ void AddExplain(CLI::App& app, ExitCode& exit_code) {
       "Examples:\n"
       "  qkvfuse explain op=qnr heads=32/8/8 head_dim=128 tokens=64\n"
       "  qkvfuse explain \"op=drq x=int32 heads=64/8/8 tokens=1x2048 layout=paged path=general\"\n"
-      "  qkvfuse explain --json op=qnr heads=8/1/1 tokens=16");
+      "  qkvfuse explain --json op=qnr heads=8/1/1 tokens=16\n"
+      "  qkvfuse explain --config Qwen3-8B/config.json --cache int8+head --layout x_split");
   const auto options = std::make_shared<ExplainOptions>();
-  AddCaseLine(*command, options->words);
+  CLI::Option* const words = AddCaseLine(*command, options->words);
+  AddModelOptions(*command, options->model, words);
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options, &exit_code] { exit_code = Explain(*options); });
 }

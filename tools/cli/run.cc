@@ -114,7 +114,7 @@ void AddRun(CLI::App& app, ExitCode& exit_code) {
       "The checksums (FNV-1a, 64 bits) are the same on every machine, target, path and number of\n"
       "threads.");
   const auto options = std::make_shared<RunCommandOptions>();
-  AddCaseLine(*command, options->words);
+  AddCaseLine(*command, options->words)->required();
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options, &exit_code] {
     const RunReport report = RunCase(*options);
