@@ -80,6 +80,8 @@ class Memory {
       case DType::kBFloat16:
         return FillWith<uint16_t>(i, [&] { return OrdinaryBits16(random()); });
       case DType::kInt8:
+      case DType::kFloat8E4M3:  // any byte is a code of these formats
+      case DType::kFloat8E5M2:
         return FillWith<int8_t>(i, integer);
       case DType::kInt32:
         return FillWith<int32_t>(i, integer);
