@@ -92,6 +92,34 @@ constexpr Described kDescribed[] = {
   4 tokens: reads 11688 bytes, writes 4384, workspace 768
   work: 1 part of the tokens, hook (no more is offered, or the work is too small to fork for)
 )"},
+    {"op=fused dtype=bf16 heads=4/2 head_dim=64 tokens=4 layout=paged target=scalar "
+     "k_cache=16bit v_cache=int8 bias=fp32",
+     R"(FusedQkv, target scalar, strict
+  q: 4 heads of 64, bf16 -> bias -> norm -> rope -> q_out bf16
+     general path (a bias on x of bf16)
+  k: 2 heads of 64, bf16 -> bias -> norm -> rope -> k_cache bf16
+     general path (a bias on x of bf16)
+  v: 2 heads of 64, bf16 -> bias -> v_cache int8
+     general path (a bias on x of bf16)
+  k_cache: paged NHD, 2 blocks of 128 rows
+  v_cache: paged NHD, 2 blocks of 128 rows
+  4 tokens: reads 9248 bytes, writes 3584, workspace 256
+  work: 1 part of the tokens, hook (no more is offered, or the work is too small to fork for)
+)"},
+    {"op=fused dtype=bf16 x=int32 heads=4/2 head_dim=64 tokens=4 layout=paged target=scalar "
+     "k_cache=16bit v_cache=int8 q_norm=none",
+     R"(FusedQkv, target scalar, strict
+  q: 4 heads of 64, int32 -> rope -> q_out bf16
+     fused kernel kInt32 kRope kStore
+  k: 2 heads of 64, int32 -> norm -> rope -> k_cache bf16
+     general path (no kernel for x of int32 with a norm and a rotation into these outputs)
+  v: 2 heads of 64, int32 -> v_cache int8
+     fused kernel kInt32 kNone kInt8
+  k_cache: paged NHD, 2 blocks of 128 rows
+  v_cache: paged NHD, 2 blocks of 128 rows
+  4 tokens: reads 13088 bytes, writes 3584, workspace 256
+  work: 1 part of the tokens, hook (no more is offered, or the work is too small to fork for)
+)"},
     {"op=drq x=fp16 dtype=fp16 heads=8/2 head_dim=64 tokens=8x1 layout=contiguous "
      "strides=k_cache:channel target=scalar",
      R"(DequantRopeQuantKvcache, target scalar, strict

@@ -61,7 +61,7 @@ TEST(ModelSpecRefusals, MissingFields) {
   EXPECT_EQ(Refusal(With("\"head_dim\": null", "qwen3")),
             "head_dim: is null, must be a number or absent for qwen3");
   EXPECT_EQ(Refusal(With("\"dtype\": null")),
-            "dtype: is neither in the configuration nor given, must be one of these");
+            "dtype: is neither in the configuration nor given, one of the two must name it");
   EXPECT_EQ(Refusal(With("", "gpt_oss")),
             "rope_scaling, rope_parameters: are missing, one must be given for gpt_oss");
 }
@@ -93,6 +93,12 @@ TEST(ModelSpecRefusals, DTypes) {
   EXPECT_EQ(Refusal(With(R"("dtype": "float8_e4m3fn")")),
             "dtype: is \"float8_e4m3fn\", must be float32, float16 or bfloat16, unless the caller "
             "gives dtype");
+  EXPECT_EQ(Refusal(With(R"("torch_dtype": "bfloat16")")), "");
+  const std::string contradiction = R"("torch_dtype": "float32")";
+  EXPECT_EQ(Refusal(With(contradiction)),
+            "torch_dtype: is \"float32\", must be that of dtype, \"bfloat16\", unless the caller "
+            "gives dtype");
+  EXPECT_EQ(Refusal(With(contradiction), DType::kFloat16), "");
   EXPECT_EQ(Refusal(With(""), DType::kInt8), "dtype: is int8, must be fp32, fp16 or bf16");
 }
 
@@ -121,6 +127,11 @@ TEST(ModelSpecRefusals, FieldsBesideTextConfig) {
             "rope_scaling" + sentence);
   EXPECT_EQ(Refusal(config(R"("qk_norm": true)", "")), "qk_norm" + sentence);
   EXPECT_EQ(Refusal(config(R"("head_dim": 128)", R"("head_dim": 128)")), "");
+  EXPECT_EQ(Refusal(config(R"("x": 1)", R"("torch_dtype": "float16")")), "");
+  EXPECT_EQ(
+      Refusal(config(R"("x": 1)", R"("torch_dtype": "float32")")),
+      "dtype: is \"float16\", must be that of text_config.torch_dtype, \"float32\", unless the "
+      "caller gives dtype");
   EXPECT_EQ(
       Refusal(config(R"("x": 1)", R"("qk_norm": true)")),
       "text_config.qk_norm: is not known for gemma3_text, must be absent, as it may change q, "

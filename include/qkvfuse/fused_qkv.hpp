@@ -126,7 +126,7 @@ struct FusedQkvSpec {
   SlotSpec slots;  // where there are caches
 
   // Strides of tensors that are not packed.
-  std::optional<TokenStrides> x_strides;  // head: of q and k heads; v heads follow these
+  std::optional<TokenStrides> x_strides;  // head: of q and k; head_dim channels if v's differ
   std::optional<TokenStrides> q_strides;
   std::optional<TokenStrides> k_strides;
   std::optional<TokenStrides> v_strides;

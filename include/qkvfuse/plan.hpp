@@ -26,8 +26,8 @@ struct Tensors {
   const void* q_gamma = nullptr;       // [head_dim]; of a full-width norm [Nq, head_dim]
   const void* k_gamma = nullptr;       // [head_dim]; [Nk, head_dim]
   const void* v_gamma = nullptr;       // [v_head_dim]; [Nv, v_head_dim]
-  const void* cos = nullptr;           // [tokens, head_dim], or the table that RopeSpec describes
-  const void* sin = nullptr;           // [tokens, head_dim], or a table
+  const void* cos = nullptr;           // [tokens, rotary_dim], or what RopeSpec describes
+  const void* sin = nullptr;           // the same; null where cos holds both
   const void* positions = nullptr;     // [tokens], or [3, tokens]: rows of the tables
   const void* slots = nullptr;         // [tokens], or [batch] first rows, or [batch, pages]
   const void* lengths = nullptr;       // [batch], page tables: tokens of a sequence after this call

@@ -27,17 +27,31 @@ struct Config {
   ConfigObject outer;
 };
 
-std::optional<DType> ReadDType(ConfigObject* object) {
-  for (const char* field : {"dtype", "torch_dtype"}) {
-    const std::optional<std::string> word = object->Word(field);
-    if (!word) continue;
-    for (const auto& [name, dtype] : kDTypes) {
-      if (*word == name) return dtype;
+/// One fact under an old name and a new one, inside and outside of text_config: wherever it is
+/// given, it must be the same.
+std::optional<DType> ReadDType(Config* config) {
+  std::optional<std::string> first;
+  std::string first_place;
+  std::optional<DType> found;
+  for (ConfigObject* const object : {&config->decoder, &config->outer}) {
+    for (const char* field : {"dtype", "torch_dtype"}) {
+      const std::optional<std::string> word = object->Word(field);
+      if (!word) continue;
+      if (first && *word != *first) {
+        object->Refuse(field, "is ", Shown(*word), ", must be that of ", first_place, ", ",
+                       Shown(*first), ", unless the caller gives dtype");
+      }
+      if (!first) first_place = object->prefix() + field;
+      if (!first) first = word;
+      for (const auto& [name, dtype] : kDTypes) {
+        if (*word == name) found = dtype;
+      }
+      if (found) continue;
+      object->Refuse(field, "is ", Shown(*word),
+                     ", must be float32, float16 or bfloat16, unless the caller gives dtype");
     }
-    object->Refuse(field, "is ", Shown(*word),
-                   ", must be float32, float16 or bfloat16, unless the caller gives dtype");
   }
-  return std::nullopt;
+  return found;
 }
 
 /// The caller's, the decoder's, or that of the whole configuration.
@@ -46,11 +60,10 @@ DType DTypeOf(std::optional<DType> given, Config* config) {
     config->decoder.Fail(Invalid("dtype: is ", Name(*given), ", must be fp32, fp16 or bf16"));
   }
   if (given) return *given;
-  std::optional<DType> dtype = ReadDType(&config->decoder);
-  if (!dtype) dtype = ReadDType(&config->outer);
+  const std::optional<DType> dtype = ReadDType(config);
   if (!dtype) {
     config->decoder.Fail(
-        Invalid("dtype: is neither in the configuration nor given, must be one of these"));
+        Invalid("dtype: is neither in the configuration nor given, one of the two must name it"));
   }
   return dtype.value_or(DType::kBFloat16);
 }

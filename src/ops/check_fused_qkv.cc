@@ -185,7 +185,8 @@ Status CheckSections(const RopeSpec& rope, int64_t pairs) {
       ((second == 0 || 3 * second - 2 < pairs) && (third == 0 || 3 * third - 1 < pairs));
   if (reaches) return {};
   return Invalid("rope.section_pairs: are ", first, ", ", second, " and ", third,
-                 ", every third pair of ", pairs, " does not reach for the second or third");
+                 ", the second must be at most ", (pairs + 1) / 3, " and the third at most ",
+                 pairs / 3, ", every third one of ", pairs, " pairs");
 }
 
 Status CheckTable(const RopeSpec& rope) {

@@ -260,8 +260,8 @@ Result<Pipeline> MakeMeasurePipeline(const FusedQkvSpec& spec, NameStyle /*style
   if (!whole.ok()) return whole.status();
   if (spec.q_norm.total_heads == 0 && spec.k_norm.total_heads == 0) {
     return Invalid(
-        "q_norm: total_heads is 0, and that of k_norm, too, must be those of all ranks "
-        "for one of them, or there is nothing to measure");
+        "q_norm: total_heads is 0, as in k_norm, must be the heads of all ranks in one of them "
+        "for a plan that measures");
   }
   Pipeline pipeline;
   pipeline.operator_name = "FusedQkv measure";

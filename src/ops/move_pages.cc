@@ -2,6 +2,7 @@
 #include "base/message.h"
 #include "ops/cache_side.h"
 #include "ops/page_checks.h"
+#include "plan/run.h"
 #include "plan/run_move.h"
 
 namespace qkvfuse {
@@ -64,7 +65,8 @@ bool ForgetSameMemory(const MovePagesArguments& a, MemoryRegions* regions) {
 
 Status MovePages(const MovePagesArguments& a, Kind kind, const RunOptions& options) {
   MemoryRegions regions;
-  Status status = CheckArguments(a, kind, &regions);
+  Status status = internal::CheckRunOptions(options);
+  if (status.ok()) status = CheckArguments(a, kind, &regions);
   if (!status.ok()) return status;
   const bool is_one_cache = kind == Kind::kCopy && ForgetSameMemory(a, &regions);
   status = regions.CheckApart();

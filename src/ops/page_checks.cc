@@ -93,6 +93,10 @@ Status CheckScaleRule(const CacheSpec& spec, const std::string& name) {
     return Invalid(name, ".spec.granularity: is ", static_cast<int>(spec.granularity),
                    ", must be kChannel, kHead or kTensor");
   }
+  const bool has_static_scales = IsQuantised(spec.dtype) && spec.scale_rule != ScaleRule::kDynamic;
+  if (spec.granularity != ScaleGranularity::kChannel && !has_static_scales) {
+    return Invalid(name, ".spec.granularity: is given, needs an 8-bit type with static scales");
+  }
   if (spec.scale_rule == ScaleRule::kDynamic && !IsQuantised(spec.dtype)) {
     return Invalid(name, ".spec.scale_rule: is kDynamic for a cache of type ", Name(spec.dtype),
                    ", needs an 8-bit type");

@@ -3,6 +3,7 @@
 #include "base/message.h"
 #include "ops/cache_side.h"
 #include "ops/page_checks.h"
+#include "plan/run.h"
 #include "plan/run_move.h"
 
 namespace qkvfuse {
@@ -126,7 +127,10 @@ Status ReadPages(const ReadCacheArguments& a, MemoryRegions* regions, const RunO
 
 Status ReadCache(const ReadCacheArguments& arguments, const RunOptions& options) noexcept try {
   MemoryRegions regions;
-  Status status = CheckCache(arguments.cache, "cache", /*is_output=*/false, true, &regions);
+  Status status = internal::CheckRunOptions(options);
+  if (status.ok()) {
+    status = CheckCache(arguments.cache, "cache", /*is_output=*/false, true, &regions);
+  }
   if (status.ok()) status = CheckAddressing(arguments);
   if (status.ok()) status = CheckOutput(arguments, &regions);
   if (!status.ok()) return status;

@@ -36,7 +36,11 @@ class RaggedBatch {
   [[nodiscard]] int64_t last_page(int64_t sequence) const noexcept {
     return page(sequence, (length(sequence) - 1) / block_size_);
   }
-  /// Rows of the last page that the sequence uses; all of them: there is nothing to zero.
+  /// Whether the call adds to the sequence and leaves rows of its last page to be zeroed.
+  [[nodiscard]] bool has_unused_rows(int64_t sequence) const noexcept {
+    return tokens(sequence) > 0 && used_rows(sequence) < block_size_;
+  }
+  /// Rows of the last page that the sequence uses.
   [[nodiscard]] int64_t used_rows(int64_t sequence) const noexcept {
     return (length(sequence) - 1) % block_size_ + 1;
   }
@@ -166,7 +170,7 @@ Status CheckUnusedRows(const PlanImpl& plan, const RaggedBatch& table,
   LastPages last_pages(table, parts.pages());
   Status status;
   for (int64_t b = 0; b < table.sequences(); ++b) {
-    if (table.tokens(b) > 0) last_pages.Add(b);
+    if (table.has_unused_rows(b)) last_pages.Add(b);
   }
   for (int64_t b = 0; status.ok() && b < table.sequences(); ++b) {
     status = CheckPagesOf(plan, table, last_pages, b);

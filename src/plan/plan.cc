@@ -92,7 +92,8 @@ void Plan::RunRange(const Tensors& tensors, TokenCount tokens, int64_t token_beg
 
 Status Plan::Run(const Tensors& tensors, TokenCount tokens, Workspace workspace,
                  const RunOptions& options) const noexcept {
-  Status status = Check(tensors, tokens, workspace);
+  Status status = internal::CheckRunOptions(options);
+  if (status.ok()) status = Check(tensors, tokens, workspace);
   if (!status.ok() || tokens.total() == 0) return status;
   const int parts = internal::PartsOf(*impl_, tokens, options);
   ParallelRun run{*impl_, tensors, tokens, workspace, parts};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fp_environment.h"
+#include "base/message.h"
 #include "base/parallel.h"
 #include "plan/index_reader.h"
 #include "plan/page_table.h"
@@ -344,6 +345,13 @@ void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, 
     Execution(plan, tensors, tokens, parts, b, first)
         .Run(std::max(begin - first, int64_t{0}), std::min(end - first, tokens.sequence));
   }
+}
+
+Status CheckRunOptions(const RunOptions& options) noexcept try {
+  if (options.threads >= 0) return {};
+  return Invalid("options.threads: is ", options.threads, ", must be 0 or more");
+} catch (...) {
+  return Status(StatusCode::kOutOfMemory, {});
 }
 
 int PartsOf(const PlanImpl& plan, TokenCount tokens, const RunOptions& options) noexcept {

@@ -13,6 +13,9 @@ void RunTokens(const PlanImpl& plan, const Tensors& tensors, TokenCount tokens, 
 [[nodiscard]] kernels::Destination CacheDestination(const PlanImpl& plan, Operand cache,
                                                     const Tensors& tensors) noexcept;
 
+/// Refuses options that mean nothing.
+[[nodiscard]] Status CheckRunOptions(const RunOptions& options) noexcept;
+
 /// Parts into which a Run of `tokens` is split: 1 where forking costs more than it gains.
 [[nodiscard]] int PartsOf(const PlanImpl& plan, TokenCount tokens,
                           const RunOptions& options) noexcept;

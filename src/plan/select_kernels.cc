@@ -217,6 +217,16 @@ std::string ReasonForGeneral(const Pipeline& pipeline, const HeadGroup& group,
   return reason;
 }
 
+/// Why the list has no kernel for a group that nothing else keeps from it.
+std::string ReasonOfList(const Pipeline& pipeline, const HeadGroup& group, const GroupTask& task) {
+  const DType x = pipeline.of(group.source).dtype;
+  if (task.source_kind >= SourceKind::kFloatBias) return Concat("a bias on x of ", Name(x));
+  const char* const stages = task.transform == Transform::kNone   ? "without norm and rotation"
+                             : task.transform == Transform::kRope ? "with a rotation alone"
+                                                                  : "with a norm and a rotation";
+  return Concat("no kernel for x of ", Name(x), " ", stages, " into these outputs");
+}
+
 void UseKernels(const kernels::SelectedKernels& selected, const HeadGroup& group,
                 GroupKernels* out) {
   out->group = selected.group;
@@ -264,7 +274,7 @@ Status SelectGroup(const Pipeline& pipeline, const kernels::Target& target, Path
       out->description = Concat("fused kernel ", fused.name);
       return {};
     }
-    reason = "the list has no kernel for this source, transform and sink";
+    reason = ReasonOfList(pipeline, group, out->task);
   }
   if (path == Path::kFused) {
     static constexpr const char* kNames[] = {"q", "k", "v"};

@@ -1,4 +1,5 @@
 // Refusals of Check and Run for FusedQkvSpec: what a call's data cannot mean.
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -168,6 +169,64 @@ TEST(Contract, FusedPageTable) {
        row("no sequences", [](C& c) { c.tokens = TokenCount(8); }),
        row("batch of sequences", [](C& c) { c.tokens = TokenCount(2, 4); }),
        row("negative sequences", [](C& c) { c.tokens.ragged_sequences = -1; })});
+}
+
+// A prefix of whole pages, shared by two sequences of the call: its last page has nothing to zero.
+TEST(Contract, FullLastPagesMayBeShared) {
+  constexpr int64_t kChannels = 16, kRows = 4, kBlocks = 3;
+  FusedQkvSpec spec;
+  spec.x_dtype = DType::kFloat16;
+  spec.heads = {1, 1, 1};
+  spec.head_dim = kChannels;
+  spec.rope.pairing = Pairing::kNone;
+  spec.slots.mode = SlotMode::kPageTable;
+  spec.slots.pages = 2;
+  spec.slots.zeroes_unused_rows = true;
+  CacheSpec cache;
+  cache.dtype = DType::kFloat16;
+  cache.layout = PagedNhd(kBlocks, kRows, 1, kChannels);
+  spec.k_cache = spec.v_cache = cache;
+  const Result<Plan> plan = MakePlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+
+  const std::vector<uint16_t> x(2 * 3 * kChannels, 0x3C00);
+  constexpr uint16_t kUntouched = 0xABCD;
+  std::vector<uint16_t> q_out(2 * kChannels);
+  std::vector<uint16_t> k_cache(kBlocks * kRows * kChannels, kUntouched);
+  std::vector<uint16_t> v_cache = k_cache;
+  const std::array<int64_t, 4> pages{0, 1, 0, 2};
+  const std::array<int64_t, 2> lengths{4, 5};
+  const std::array<int64_t, 3> row_offsets{0, 1, 2};
+  Tensors tensors;
+  tensors.x = x.data();
+  tensors.q_out = q_out.data();
+  tensors.k_cache = k_cache.data();
+  tensors.v_cache = v_cache.data();
+  tensors.slots = pages.data();
+  tensors.lengths = lengths.data();
+  tensors.row_offsets = row_offsets.data();
+  const Status status = plan->Run(tensors, TokenCount::Ragged(2, 2));
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::vector<uint16_t> expected(k_cache.size(), kUntouched);
+  const auto fill_row = [&](int64_t block, int64_t row, uint16_t value) {
+    std::fill_n(expected.begin() + (block * kRows + row) * kChannels, kChannels, value);
+  };
+  fill_row(0, 3, 0x3C00);
+  fill_row(2, 0, 0x3C00);
+  for (int64_t row = 1; row < kRows; ++row) fill_row(2, row, 0);
+  EXPECT_EQ(k_cache, expected);
+  EXPECT_EQ(v_cache, expected);
+}
+
+TEST(Contract, RunRefusesNegativeThreads) {
+  const auto problem = MakeSolvedProblem(CaseOf(
+      "op=fused dtype=bf16 heads=2/1 head_dim=16 tokens=1 k_cache=16bit v_cache=16bit layout=paged "
+      "block_size=4"));
+  ASSERT_NE(problem, nullptr);
+  const Result<Plan> plan = problem->MakePlan();
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const Status status = plan->Run(problem->tensors(), problem->tokens(), {.threads = -1});
+  EXPECT_EQ(status.message(), "options.threads: is -1, must be 0 or more");
 }
 
 TEST(Contract, PageTableEntriesWithoutRowsAreNotLookedAt) {

@@ -108,6 +108,16 @@ TEST(ReadCacheRefusals, Scales) {
        "cache.spec.granularity: is 9, must be kChannel, kHead or kTensor"},
       {[](Read& r) {
          r.arguments.cache.spec.dtype = DType::kBFloat16;
+         r.arguments.cache.spec.granularity = ScaleGranularity::kTensor;
+       },
+       "cache.spec.granularity: is given, needs an 8-bit type with static scales"},
+      {[](Read& r) {
+         r.arguments.cache.spec = DynamicSpec();
+         r.arguments.cache.spec.granularity = ScaleGranularity::kHead;
+       },
+       "cache.spec.granularity: is given, needs an 8-bit type with static scales"},
+      {[](Read& r) {
+         r.arguments.cache.spec.dtype = DType::kBFloat16;
          r.arguments.cache.spec.scale_rule = ScaleRule::kDynamic;
        },
        "cache.spec.scale_rule: is kDynamic for a cache of type bf16, needs an 8-bit type"},

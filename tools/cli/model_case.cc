@@ -33,7 +33,11 @@ CacheLayout LayoutOf(const std::string& layout, bool is_k, int64_t heads, int64_
 CacheSpec CacheOf(const ModelOptions& options, const FusedQkvSpec& spec, bool is_k) {
   cases::CacheCase parsed;
   if (!cases::ParseCache(options.cache, parsed)) {
-    throw UsageError(fmt::format("--cache: {} is no cache type", options.cache));
+    throw UsageError(
+        fmt::format("--cache: {} is no cache type, must be fp32, fp16, bf16, 16bit, int8, "
+                    "fp8_e4m3 or fp8_e5m2, then any of +offset, +multiply, +dynamic, "
+                    "+head and +tensor",
+                    options.cache));
   }
   const int64_t heads = is_k ? spec.heads.k : spec.heads.v;
   const int64_t head_dim = is_k || spec.v_head_dim == 0 ? spec.head_dim : spec.v_head_dim;
@@ -73,7 +77,10 @@ void AddModelOptions(CLI::App& command, ModelOptions& options, CLI::Option* word
   command.add_option("--dtype", options.dtype, "Type of x: fp32, fp16 or bf16; else the config's")
       ->check(CLI::IsMember(kDTypes))
       ->needs(config);
-  command.add_option("--cache", options.cache, "Type of the caches, as k_cache= of a case line")
+  command
+      .add_option("--cache", options.cache,
+                  "Type of the caches: fp32, fp16, bf16, 16bit, int8, fp8_e4m3 or fp8_e5m2, "
+                  "with +offset, +multiply, +dynamic, +head or +tensor")
       ->capture_default_str()
       ->needs(config);
   command.add_option("--layout", options.layout, "Layout of the caches")
