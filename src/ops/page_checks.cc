@@ -1,48 +1,14 @@
 #include "ops/page_checks.h"
 
-#include <algorithm>
-
 #include "base/checked_math.h"
 #include "base/message.h"
 #include "kernels/kernels.h"
+#include "ops/argument_checks.h"
 #include "plan/cache_layout.h"
 #include "plan/pipeline.h"
 
 namespace qkvfuse {
 namespace {
-
-// Keeps sums and differences of extents inside 64 bits.
-constexpr int64_t kMaxExtentBytes = int64_t{1} << 60;
-
-bool FitsExtent(const std::vector<Axis>& axes, DType dtype) {
-  OffsetRange range;
-  const int64_t limit = kMaxExtentBytes / SizeOf(dtype);
-  for (const Axis& axis : axes) {
-    if (axis.size == 1) continue;  // its stride may be anything
-    if (!range.AddAxis(axis.size, axis.stride)) return false;
-    if (range.highest > limit || range.lowest < -limit) return false;
-  }
-  return true;
-}
-
-ByteView ViewOf(DType dtype, const void* data, const std::vector<Axis>& axes) {
-  ByteView view;
-  view.base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
-  view.element_bytes = SizeOf(dtype);
-  for (const Axis& axis : axes) view.Add(axis.size, axis.stride * view.element_bytes);
-  return view;
-}
-
-std::vector<Axis> AxesOf(const CacheLayout& layout, int64_t heads, int64_t head_dim) {
-  const int64_t rows = layout.row_chunk == 0 ? layout.block_size : layout.row_chunk;
-  const int64_t channels = layout.channel_chunk == 0 ? head_dim : layout.channel_chunk;
-  return {{layout.blocks, layout.block_stride},
-          {heads, layout.head_stride},
-          {layout.block_size / rows, layout.row_chunk_stride},
-          {rows, layout.row_stride},
-          {head_dim / channels, layout.channel_chunk_stride},
-          {channels, layout.channel_stride}};
-}
 
 Status CheckPointer(const std::string& name, DType dtype, const void* data) {
   if (data == nullptr) return Null(name, ": is null, must point to its elements");
@@ -55,18 +21,10 @@ Status CheckPointer(const std::string& name, DType dtype, const void* data) {
 
 Status CheckApartFrom(const MemoryRegion& output, const MemoryRegion& other) {
   const Overlap overlap = Intersect(output.view, other.view);
-  if (overlap == Overlap::kNone) return {};
-  if (overlap == Overlap::kSome) {
-    return Invalid(output.name, ": overlaps ", other.name,
-                   ", an output must not share an element with another tensor");
-  }
-  return Invalid(output.name, ": its byte range crosses that of ", other.name,
-                 " and their strides do not nest, so they cannot be shown to be disjoint, as they "
-                 "must be");
+  return overlap == Overlap::kNone ? Status() : RefuseOverlap(overlap, output.name, other.name);
 }
 
 Status CheckSizes(const CacheView& cache, const std::string& name) {
-  constexpr int64_t kMaxHeads = 1 << 16;
   const DType dtype = cache.spec.dtype;
   if (!IsFloat(dtype) && !IsQuantised(dtype)) {
     return Invalid(name, ".spec.dtype: is ", Name(dtype),
@@ -145,7 +103,7 @@ Status AddParameter(const std::string& name, const StridedShape& shape, const vo
   if (shape.rank < 0 || shape.rank > kMaxRank) {
     return Invalid(name, ": has ", shape.rank, " dimensions, must have from 0 to ", kMaxRank);
   }
-  std::vector<Axis> axes;
+  Axes axes;
   int64_t elements = 1;
   for (int axis = 0; axis < shape.rank; ++axis) {
     const auto i = static_cast<size_t>(axis);
@@ -153,10 +111,10 @@ Status AddParameter(const std::string& name, const StridedShape& shape, const vo
       return Invalid(name, ": dimension ", axis, " is ", shape.dims[i],
                      ", sizes must be 0 or more and their product below 2^63");
     }
-    axes.push_back({shape.dims[i], shape.strides[i]});
+    axes.Add(shape.dims[i], shape.strides[i]);
   }
   if (shape.rank == 0) {
-    axes.push_back({count, 1});
+    axes.Add(count, 1);
   } else if (elements != count) {
     return Invalid(name, ": has ", elements, " elements, must have ", count);
   }
@@ -165,29 +123,13 @@ Status AddParameter(const std::string& name, const StridedShape& shape, const vo
 
 }  // namespace
 
-Status MemoryRegions::Add(const std::string& name, DType dtype, const void* data,
-                          const std::vector<Axis>& axes, bool is_output) {
-  for (const Axis& axis : axes) {
-    if (axis.size == 0) return {};
-  }
+Status MemoryRegions::Add(const std::string& name, DType dtype, const void* data, const Axes& axes,
+                          bool is_output) {
+  if (axes.IsEmpty()) return {};
   Status status = CheckPointer(name, dtype, data);
-  if (!status.ok()) return status;
-  if (!FitsExtent(axes, dtype)) {
-    return Invalid(name, ": its sizes and strides span more than 2^60 bytes");
-  }
-  const ByteView view = ViewOf(dtype, data, axes);
-  (is_output ? outputs_ : inputs_).push_back({name, view});
-  if (!is_output) return {};
-  const Overlap overlap = OverlapsItself(view);
-  if (overlap == Overlap::kNone) return {};
-  if (overlap == Overlap::kSome) {
-    return Invalid(name,
-                   ": its strides put two elements at one address, an output must not overlap "
-                   "itself");
-  }
-  return Invalid(name,
-                 ": its strides do not nest, so its elements cannot be shown to be disjoint, as an "
-                 "output's must be");
+  if (status.ok()) status = CheckExtent(name, axes, dtype, is_output);
+  if (status.ok()) (is_output ? outputs_ : inputs_).push_back({name, ViewOf(axes, dtype, data)});
+  return status;
 }
 
 void MemoryRegions::Forget(const std::string& name) {

@@ -5,16 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "plan/overlap.h"
+#include "plan/axes.h"
 #include "qkvfuse/pages.hpp"
 
 namespace qkvfuse {
-
-/// An axis of a tensor; strides in elements.
-struct Axis {
-  int64_t size;
-  int64_t stride;
-};
 
 /// A tensor of a call: its name and its bytes.
 struct MemoryRegion {
@@ -27,8 +21,8 @@ class MemoryRegions {
  public:
   /// Refuses a null or misaligned pointer, an extent that does not fit, and an output that overlaps
   /// itself. Axes of size 0 make a tensor without elements, which needs no memory.
-  [[nodiscard]] Status Add(const std::string& name, DType dtype, const void* data,
-                           const std::vector<Axis>& axes, bool is_output);
+  [[nodiscard]] Status Add(const std::string& name, DType dtype, const void* data, const Axes& axes,
+                           bool is_output);
 
   /// Leaves out an input.
   void Forget(const std::string& name);

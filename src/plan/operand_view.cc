@@ -5,28 +5,10 @@
 #include "base/checked_math.h"
 #include "base/message.h"
 #include "kernels/kernels.h"
+#include "plan/axes.h"
 
 namespace qkvfuse::internal {
 namespace {
-
-// Keeps sums and differences of extents inside 64 bits.
-constexpr int64_t kMaxExtentBytes = int64_t{1} << 60;
-
-/// Axes of an operand, strides in elements.
-struct Axes {
-  static constexpr int kMax = kMaxRank;
-  std::array<int64_t, kMax> sizes{};
-  std::array<int64_t, kMax> strides{};
-  int count = 0;
-
-  /// The stride of an axis of one element does not matter and may be anything.
-  void Add(int64_t size, int64_t stride) noexcept {
-    if (size == 1) return;
-    sizes[static_cast<size_t>(count)] = size;
-    strides[static_cast<size_t>(count)] = stride;
-    ++count;
-  }
-};
 
 /// The heads of a row.
 struct Heads {
@@ -50,18 +32,6 @@ void AddRows(const TokenStrides& strides, const Heads& heads, TokenCount tokens,
   }
   axes->Add(heads.count, heads.stride);
   axes->Add(heads.channels, strides.channel);
-}
-
-void AddCache(const OperandSpec& spec, Axes* axes) noexcept {
-  const CacheLayout& layout = spec.layout;
-  axes->Add(layout.blocks, layout.block_stride);
-  axes->Add(spec.heads, layout.head_stride);
-  const int64_t rows = layout.row_chunk == 0 ? layout.block_size : layout.row_chunk;
-  axes->Add(layout.block_size / rows, layout.row_chunk_stride);
-  axes->Add(rows, layout.row_stride);
-  const int64_t channels = layout.channel_chunk == 0 ? spec.channels : layout.channel_chunk;
-  axes->Add(spec.channels / channels, layout.channel_chunk_stride);
-  axes->Add(channels, layout.channel_stride);
 }
 
 void AddSlots(const SlotSpec& slots, TokenCount tokens, Axes* axes) noexcept {
@@ -104,8 +74,7 @@ Axes AxesOf(const Pipeline& pipeline, const OperandSpec& spec, TokenCount tokens
       axes.Add(spec.channels, spec.strides.channel);
       break;
     case Role::kCache:
-      AddCache(spec, &axes);
-      break;
+      return qkvfuse::AxesOf(spec.layout, spec.heads, spec.channels);
     case Role::kSlots:
       AddSlots(pipeline.slots, tokens, &axes);
       break;
@@ -126,34 +95,6 @@ Axes AxesOf(const Pipeline& pipeline, const OperandSpec& spec, TokenCount tokens
       break;
   }
   return axes;
-}
-
-ByteView ViewOf(const Axes& axes, DType dtype, const void* data) noexcept {
-  ByteView view;
-  view.base = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
-  view.element_bytes = SizeOf(dtype);
-  for (int axis = 0; axis < axes.count; ++axis) {
-    const auto i = static_cast<size_t>(axis);
-    view.Add(axes.sizes[i], axes.strides[i] * view.element_bytes);
-  }
-  return view;
-}
-
-bool IsEmpty(const Axes& axes) noexcept {
-  return std::any_of(axes.sizes.begin(), axes.sizes.begin() + axes.count,
-                     [](int64_t size) { return size < 1; });
-}
-
-bool FitsExtent(const Axes& axes, DType dtype) noexcept {
-  if (IsEmpty(axes)) return true;
-  OffsetRange range;
-  const int64_t limit = kMaxExtentBytes / SizeOf(dtype);
-  for (int axis = 0; axis < axes.count; ++axis) {
-    const auto i = static_cast<size_t>(axis);
-    if (!range.AddAxis(axes.sizes[i], axes.strides[i])) return false;
-    if (range.highest > limit || range.lowest < -limit) return false;
-  }
-  return true;
 }
 
 int GroupOfDense(const Pipeline& pipeline, Operand operand) noexcept {
@@ -180,8 +121,8 @@ Axes AxesOf(const Pipeline& pipeline, const Region& region, TokenCount tokens) n
 ByteView ViewOf(const Pipeline& pipeline, const Region& region, const Tensors& tensors,
                 TokenCount tokens) noexcept {
   const char* const data = static_cast<const char*>(PointerOf(tensors, region.operand));
-  return ViewOf(AxesOf(pipeline, region, tokens), pipeline.of(region.operand).dtype,
-                data + region.offset);
+  return qkvfuse::ViewOf(AxesOf(pipeline, region, tokens), pipeline.of(region.operand).dtype,
+                         data + region.offset);
 }
 
 bool LieOnEachOther(const ByteView& a, const ByteView& b) noexcept {
@@ -245,8 +186,8 @@ Region RegionOf(const Pipeline& pipeline, Operand operand, int group, int64_t of
   const Axes axes = AxesOf(pipeline, region, TokenCount::Ragged(1, 1));
   const bool is_near = offset >= -kMaxExtentBytes && offset <= kMaxExtentBytes;
   // What does not fit for one token fits for no call.
-  if (IsEmpty(axes) || !is_near || !FitsExtent(axes, spec.dtype)) return region;
-  const ByteView one = ViewOf(axes, spec.dtype, nullptr);
+  if (axes.IsEmpty() || !is_near || !FitsExtent(axes, spec.dtype)) return region;
+  const ByteView one = qkvfuse::ViewOf(axes, spec.dtype, nullptr);
   region.begin = offset + one.begin();
   region.end = offset + one.end();
   return region;
@@ -278,15 +219,9 @@ bool AreApart(const ByteRange& a, const ByteRange& b) noexcept {
 }
 
 Status Refuse(Overlap overlap, const char* output, const char* other, const char* x) {
-  if (overlap == Overlap::kSome) {
-    return Invalid(output, ": overlaps ", other,
-                   ", an output must not share an element with another tensor (except a dense "
-                   "output that lies exactly on its own part of ",
-                   x, ")");
-  }
-  return Invalid(output, ": its byte range crosses that of ", other,
-                 " and their strides do not nest, so they cannot be shown to be disjoint, as they "
-                 "must be");
+  return RefuseOverlap(
+      overlap, output, other,
+      Concat(" (except a dense output that lies exactly on its own part of ", x, ")"));
 }
 
 /// Whether two regions whose byte ranges cross share an element, other than as they may.
@@ -314,24 +249,7 @@ Overlap OverlapOf(const Pipeline& pipeline, const ByteRange& workspace, const Re
 
 Status CheckOperandExtent(const Pipeline& pipeline, Operand operand, TokenCount tokens) {
   const OperandSpec& spec = pipeline.of(operand);
-  const Axes axes = AxesOf(pipeline, spec, tokens);
-  if (!FitsExtent(axes, spec.dtype)) {
-    return Invalid(spec.name, ": its sizes and strides span more than 2^60 bytes");
-  }
-  if (!spec.is_output) return {};
-  switch (OverlapsItself(ViewOf(axes, spec.dtype, nullptr))) {
-    case Overlap::kNone:
-      return {};
-    case Overlap::kSome:
-      return Invalid(spec.name,
-                     ": its strides put two elements at one address, an output must not overlap "
-                     "itself");
-    case Overlap::kUnknown:
-      break;
-  }
-  return Invalid(spec.name,
-                 ": its strides do not nest, so its elements cannot be shown to be disjoint, as an "
-                 "output's must be");
+  return CheckExtent(spec.name, AxesOf(pipeline, spec, tokens), spec.dtype, spec.is_output);
 }
 
 void Regions::Make(const Pipeline& pipeline) {
