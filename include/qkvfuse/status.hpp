@@ -12,7 +12,8 @@ namespace qkvfuse {
 enum class StatusCode {
   kOk = 0,
   kNullArgument,     // a required argument is null
-  kInvalidArgument,  // a type, shape, value or combination that is not allowed
+  kInvalidArgument,  // a shape, value or combination that is not allowed
+  kInvalidType,      // a tensor of an element type that is not allowed
   kOutOfMemory,      // the library could not allocate
 };
 

@@ -25,6 +25,11 @@ Status Invalid(const Args&... args) {
 }
 
 template <typename... Args>
+Status InvalidType(const Args&... args) {
+  return Status(StatusCode::kInvalidType, Concat(args...));
+}
+
+template <typename... Args>
 Status Null(const Args&... args) {
   return Status(StatusCode::kNullArgument, Concat(args...));
 }

@@ -26,6 +26,7 @@ int ReportStatus(const Status& status) noexcept {
     case StatusCode::kNullArgument:
       return Fail(ACLNN_ERR_PARAM_NULLPTR, status.message());
     case StatusCode::kInvalidArgument:
+    case StatusCode::kInvalidType:
       return Fail(ACLNN_ERR_PARAM_INVALID, status.message());
     case StatusCode::kOutOfMemory:
       break;

@@ -65,8 +65,8 @@ Status CheckDType(const Argument& argument, std::initializer_list<DType> allowed
   for (const DType dtype : allowed) {
     if (argument.view->dtype == dtype) return {};
   }
-  return Invalid(argument.name, ": type is ", Name(argument.view->dtype), ", must be ",
-                 Join(allowed, " or ", [](DType dtype) { return std::string(Name(dtype)); }));
+  return InvalidType(argument.name, ": type is ", Name(argument.view->dtype), ", must be ",
+                     Join(allowed, " or ", [](DType dtype) { return std::string(Name(dtype)); }));
 }
 
 Status CheckShape(const Argument& argument, std::initializer_list<int64_t> dims) {

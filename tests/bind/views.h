@@ -111,7 +111,9 @@ template <class Arguments>
 void ExpectRefused(const Arguments& arguments, const std::string& beginning) {
   const auto call = Bind(arguments, {});
   ASSERT_FALSE(call.ok()) << beginning;
-  EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
+  const bool is_of_type = beginning.find(": type is ") != std::string::npos;
+  EXPECT_EQ(call.status().code(),
+            is_of_type ? StatusCode::kInvalidType : StatusCode::kInvalidArgument);
   EXPECT_EQ(call.status().message().substr(0, beginning.size()), beginning);
 }
 
