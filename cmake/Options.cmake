@@ -2,6 +2,7 @@
 option(QKVFUSE_BUILD_TOOLS "Build the qkvfuse command line" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(QKVFUSE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(QKVFUSE_BUILD_PYTHON "Build the Python extension; pip install . does" OFF)
 option(QKVFUSE_OPENMP "Split the work of Plan::Run with OpenMP where the compiler has it" ON)
 option(QKVFUSE_HARDEN "Stack protector, checked C library functions, read-only relocations" ON)
 option(QKVFUSE_WERROR "Treat warnings as errors" OFF)

@@ -25,6 +25,7 @@ LAYERS = {
     "cases": ["reference", "include/qkvfuse"],
     "bench": ["src/plan", "src/kernels", "src/base", "cases", "reference", "include/qkvfuse"],
     "tools": ["bench", "cases", "reference", "include/qkvfuse"],
+    "python": ["include/qkvfuse"],
     "examples/cpp": ["include/qkvfuse"],
     "examples/c": ["include/qkvfuse-acl"],
 }

@@ -1,0 +1,107 @@
+"""Reading caches back, and moving their pages: docs/reading_back.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._arrays import ArrayLike, zeros
+from ._spec import Cache, DTypeLike
+
+
+@dataclass(frozen=True)
+class CacheView:
+    """A cache in memory: what its elements mean and where they are.
+
+    Attributes:
+        cache: type, layout and scales.
+        data: the array that `cache.layout` says, of `cache.dtype`.
+        heads: 1 to 65536.
+        head_dim: 1 to 1024.
+        scale, offset: float32, of `cache.granularity`: 8-bit types with static scales.
+        scale_cache: float32, the array that `cache.scale_layout` says: dynamic scales.
+    """
+
+    cache: Cache
+    data: ArrayLike
+    heads: int
+    head_dim: int
+    scale: ArrayLike | None = None
+    offset: ArrayLike | None = None
+    scale_cache: ArrayLike | None = None
+
+
+def read_cache(
+    view: CacheView,
+    slots: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+    row_offsets: ArrayLike | None = None,
+    dtype: DTypeLike = "float32",
+    out: ArrayLike | None = None,
+    threads: int = 0,
+) -> Any:
+    """Rows of a cache as floats.
+
+    Args:
+        view: the cache.
+        slots: int64 or int32; [rows], the slot of each row of the result, zeros where negative; or,
+            with lengths, [sequences, pages], the blocks of each sequence in order.
+        lengths: [sequences], rows of each sequence; they follow each other in the result.
+        row_offsets: [sequences] or [sequences + 1], where each sequence begins in `out`.
+        dtype: of the result: float32, float16 or bfloat16.
+        out: [rows, heads, head_dim] to write to, any strides; None: a new array, of the kind that
+            the cache's is.
+        threads: 0: as many as the work is worth.
+
+    Returns:
+        [rows, heads, head_dim].
+
+    Raises:
+        TypeError, ValueError: one sentence; `out` has not changed.
+    """
+    if out is None:
+        if row_offsets is not None:
+            raise TypeError("out: is missing, must be given with row_offsets")
+        rows = len(slots) if lengths is None else int(sum(int(length) for length in lengths))
+        out = zeros((max(rows, 0), view.heads, view.head_dim), dtype, like=view.data)
+    _core.read_cache(view, slots, lengths, row_offsets, out, threads)
+    return out
+
+
+def convert_pages(
+    source: CacheView, destination: CacheView, pairs: ArrayLike, *, threads: int = 0
+) -> None:
+    """Converts blocks to the type, scales and layout of another cache.
+
+    Args:
+        source, destination: caches of the same heads, head_dim and block_size, without shared
+            memory.
+        pairs: [count, 2] int64 or int32: a block of `source`, the block of `destination` it goes
+            to. Every destination is named once.
+        threads: 0: as many as the work is worth.
+
+    Raises:
+        TypeError, ValueError: one sentence; the destination has not changed.
+    """
+    _core.convert_pages(source, destination, pairs, threads)
+
+
+def copy_pages(
+    source: CacheView, destination: CacheView, pairs: ArrayLike, *, threads: int = 0
+) -> None:
+    """Copies blocks bit for bit, dynamic scales included, between caches of one type.
+
+    Layouts may differ. Both may be the same cache, unless a block is a source and a destination.
+
+    Args:
+        source, destination: caches of the same type, heads, head_dim and block_size.
+        pairs: [count, 2] int64 or int32: a block of `source`, the block of `destination` it goes
+            to.
+        threads: 0: as many as the work is worth.
+
+    Raises:
+        TypeError, ValueError: one sentence; the destination has not changed.
+    """
+    _core.copy_pages(source, destination, pairs, threads)
