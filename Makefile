@@ -13,7 +13,7 @@ FORMATTED := include src reference cases tests tools examples bench
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: release ## Run both operators on real model shapes, checked and timed
@@ -24,9 +24,16 @@ bench: release ## Time the default benchmark rows; writes build/bench.json and b
 	build/release/tools/cli/qkvfuse bench --save build/bench.json --plot build/bench.svg
 
 .PHONY: test
-test: ## Build with g++ and run the tests
-	@$(PACKAGES) library tools tests
+test: ## Build with g++ and run the tests, those of the Python package too
+	@$(PACKAGES) library tools tests python
 	@tools/run_tests.sh dev --label-exclude nightly
+	@tools/run_python_tests.sh
+	@python3 tools/count_tests.py build/dev/tests.xml build/python/tests.xml
+
+.PHONY: python-test
+python-test: ## Install the Python package into build/python/venv and run its tests
+	@$(PACKAGES) library python
+	@tools/run_python_tests.sh
 
 .PHONY: build
 build: ## Build everything with g++, with asserts and -Werror

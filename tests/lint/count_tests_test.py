@@ -12,6 +12,11 @@ FAILED = '<testcase name="b" status="fail"><failure message=""/></testcase>'
 NOT_RUN = '<testcase name="c" status="notrun"><skipped message="%s"/></testcase>'
 SKIPPED = NOT_RUN % "SKIP_REGULAR_EXPRESSION_MATCHED"
 MISSING = NOT_RUN % "Unable to find executable"
+OF_PYTEST = '<testcase name="e" time="1"/>'
+PYTEST_SKIPPED = '<testcase name="f"><skipped type="pytest.skip" message="no torch"/></testcase>'
+PYTEST_XFAIL = '<testcase name="g"><skipped type="pytest.xfail" message=""/></testcase>'
+PYTEST_FAILED = '<testcase name="h"><failure message="assert"/></testcase>'
+PYTEST_ERROR = '<testcase name="i"><error message="fixture"/></testcase>'
 UNKNOWN = '<testcase name="d" status="notrun"/>'
 
 
@@ -33,6 +38,11 @@ class CountTestsTest(unittest.TestCase):
     def test_sums(self):
         self.assertEqual(run(PASSED + PASSED, PASSED), (0, "3 passed, 0 failed"))
         self.assertEqual(run(PASSED + SKIPPED), (0, "1 passed, 0 failed, 1 skipped"))
+
+    def test_pytest(self):
+        self.assertEqual(run(OF_PYTEST + PYTEST_SKIPPED, PASSED), (0, "2 passed, 0 failed, 1
+        skipped")) for bad in (PYTEST_FAILED, PYTEST_ERROR, PYTEST_XFAIL):
+            self.assertEqual(run(OF_PYTEST + bad), (1, "1 passed, 1 failed"))
 
     def test_refusals(self):
         self.assertEqual(run(PASSED + FAILED, PASSED), (1, "2 passed, 1 failed"))
