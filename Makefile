@@ -9,7 +9,7 @@ THREAD_TESTS := consistency_test property_test shape_test environment_test capi_
 # Without the branches that compilers make: of exceptions, and of guards of static objects.
 COVERED := --root . --filter 'src/(ops|plan|capi|models)/' --exclude-throw-branches \
   --exclude-unreachable-branches --exclude-branches-by-pattern '.*static auto& .*'
-FORMATTED := include src reference cases tests tools examples bench
+FORMATTED := include src reference cases tests tools examples bench python
 
 .PHONY: help
 help: ## Show this list
