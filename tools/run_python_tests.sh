@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Python package, built from this checkout, into a virtual environment of its own
-# (build/python/venv), checks its form and types and runs its tests. JUnit results: build/python/tests.xml.
+# (build/python/venv), checks its form and types and runs its tests. JUnit results:
+# build/python/tests.xml.
 # Usage: tools/run_python_tests.sh [pytest arguments...]      PYTHON: the interpreter (python3)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
