@@ -4,12 +4,20 @@
 
 #include <nanobind/ndarray.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "qkvfuse/tensor.hpp"
 #include "refuse.h"
 
 namespace qkvfuse::python {
+
+inline constexpr const char* kAllDTypes =
+    "float32, float16, bfloat16, int8, int32, int64, float8_e4m3fn or float8_e5m2";
+
+/// Imports what arrays of ml_dtypes need; once, when the module is imported.
+void LoadExtensionTypes();
 
 enum class Access { kRead, kWrite };
 
@@ -17,8 +25,8 @@ enum class Access { kRead, kWrite };
 class Array {
  public:
   /// Raises TypeError for what is no array, lies on a device or has a dtype that qkvfuse does not
-  /// know, and ValueError for a read-only one that is to be written.
-  Array(nb::handle object, const char* name, Access access);
+  /// know, `allowed` in the sentence, and ValueError for a read-only one that is to be written.
+  Array(nb::handle object, const char* name, Access access, const char* allowed = kAllDTypes);
 
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
   [[nodiscard]] const StridedShape& shape() const noexcept { return view_.shape; }
@@ -34,8 +42,11 @@ class Array {
 /// The dtype of a name of NumPy's or ml_dtypes'.
 [[nodiscard]] DType DTypeOf(std::string_view numpy_name, const char* argument);
 
-/// Refuses an array whose elements do not follow each other.
-void CheckPacked(const char* name, const StridedShape& shape);
+/// Whether the elements follow each other in row-major order.
+[[nodiscard]] bool IsPacked(const StridedShape& shape) noexcept;
+
+/// The elements in row-major order.
+[[nodiscard]] std::vector<std::byte> PackedCopy(const TensorView& view);
 
 /// [2, 3, 4]
 [[nodiscard]] std::string ShapeText(const StridedShape& shape);

@@ -42,44 +42,31 @@ Shape Joined(Shape shape, const Shape& rest) {
   RefuseValue(operand.name, ": shape is ", ShapeText(found), ", must be ", Text(allowed));
 }
 
-/// The stride from token to token of axes [begin, end), which may be a batch of sequences.
-int64_t TokenStride(const Operand& operand, const StridedShape& shape, size_t begin, size_t end) {
-  if (end - begin == 1) return shape.strides[begin];
-  const int64_t sequence = shape.dims[begin + 1];
-  const int64_t stride = sequence == 1 ? shape.strides[begin] : shape.strides[begin + 1];
-  if (shape.dims[begin] > 1 && shape.strides[begin] != sequence * stride) {
-    RefuseValue(operand.name, ": its sequences are ", shape.strides[begin],
-                " elements apart, must be ", sequence * stride, ", one stride from token to token");
-  }
-  return stride;
-}
-
 /// The array of an operand's name, or None.
 nb::handle Given(const nb::dict& arrays, const Operand& operand) {
   PyObject* const array = PyDict_GetItemWithError(arrays.ptr(), operand.key.ptr());
   return array == nullptr ? nb::handle(Py_None) : nb::handle(array);
 }
 
-/// Token axes that lie before `rest`, or before rest's product; 0 where the shape is another one.
-size_t TokenAxes(const StridedShape& shape, const Shape& apart, bool may_join, bool may_be_apart) {
-  const Shape dims = Dims(shape);
-  const auto ends_with = [&dims](const Shape& rest) {
-    const size_t axes = dims.size() - std::min(dims.size(), rest.size());
-    const bool matches =
-        (axes == 1 || axes == 2) && dims.size() > rest.size() &&
-        std::equal(rest.begin(), rest.end(), dims.end() - static_cast<std::ptrdiff_t>(rest.size()));
-    return matches ? axes : size_t{0};
-  };
-  if (may_be_apart) {
-    if (const size_t axes = ends_with(apart)) return axes;
-  }
-  return may_join ? ends_with({Product(apart)}) : 0;
-}
-
-/// The axes of a head group that follow the tokens: [heads, head_dim].
+/// The axes of a head group that follow the tokens: [heads, head_dim]; packed heads of two sizes
+/// are one axis.
 Shape HeadAxes(const Operand& operand) {
   if (operand.form != Form::kPackedHeads) return {operand.heads, operand.width};
+  if (!operand.may_be_apart) return {operand.width};
   return {operand.heads, operand.width / operand.heads};
+}
+
+/// Token axes, one or two, that lie before the axes of the heads, or before all heads in one axis;
+/// 0 where the shape is another one.
+size_t TokenAxes(const StridedShape& shape, const Shape& heads, bool may_be_apart) {
+  const Shape dims = Dims(shape);
+  const auto ends_with = [&dims](const Shape& rest) -> size_t {
+    if (dims.size() <= rest.size() || dims.size() > rest.size() + 2) return 0;
+    const auto first = dims.end() - static_cast<std::ptrdiff_t>(rest.size());
+    return std::equal(rest.begin(), rest.end(), first) ? dims.size() - rest.size() : 0;
+  };
+  const size_t axes = may_be_apart ? ends_with(heads) : 0;
+  return axes != 0 ? axes : ends_with({Product(heads)});
 }
 
 }  // namespace
@@ -90,19 +77,13 @@ CallSizes Operands::SizesOf(nb::handle tokens, nb::dict arrays) const {
   if (tokens.is_none()) {
     const nb::handle object = Given(arrays, source);
     if (object.is_none()) RefuseType(source.name, ": is missing, must be given");
-    const Array array(object, source.name, Access::kRead);
-    const Shape apart = HeadAxes(source);
-    const bool are_equal =
-        Product(apart) ==
-        (source.form == Form::kPackedHeads ? source.width : source.heads * source.width);
-    // Packed heads of two sizes are only one axis.
-    const size_t axes = are_equal ? TokenAxes(array.shape(), apart, true, true)
-                                  : TokenAxes(array.shape(), {source.width}, true, false);
+    const Array array(object, source.name, Access::kRead, NumpyName(source.dtype));
+    const Shape heads = HeadAxes(source);
+    const size_t axes = TokenAxes(array.shape(), heads, source.may_be_apart);
     if (axes == 0) {
-      const int64_t width = source.form == Form::kPackedHeads ? source.width : Product(apart);
       RefuseValue(source.name, ": shape is ", ShapeText(array.shape()), ", must be [tokens, ",
-                  width, "] or [batch, sequence, ", width, "]",
-                  are_equal ? ", or with the heads as " + Text(apart) : "");
+                  Product(heads), "] or [batch, sequence, ", Product(heads), "]",
+                  source.may_be_apart ? ", or with the heads as " + Text(heads) : "");
     }
     const auto& dims = array.shape().dims;
     sizes.tokens = axes == 2 ? TokenCount(dims[0], dims[1]) : TokenCount(dims[0]);
@@ -117,9 +98,10 @@ CallSizes Operands::SizesOf(nb::handle tokens, nb::dict arrays) const {
   }
   int64_t total = 0;
   if (sizes.tokens.batch < 0 || sizes.tokens.sequence < 0 ||
-      __builtin_mul_overflow(sizes.tokens.batch, sizes.tokens.sequence, &total)) {
+      __builtin_mul_overflow(sizes.tokens.batch, sizes.tokens.sequence, &total) ||
+      total > kMostTokens) {
     RefuseValue("tokens: are ", sizes.tokens.batch, " x ", sizes.tokens.sequence,
-                ", must be from 0 to 2^31 - 1 in all");
+                ", must be from 0 to 2^32 in all");
   }
   return sizes;
 }
@@ -192,8 +174,7 @@ class StrideWriter {
   void WritePositions() const {
     RopeSpec& rope = call_.spec.rope;
     const bool has_sections = rope.sections != RopeSpec::Sections::kNone;
-    const size_t first = has_sections ? 1 : 0;
-    rope.position_stride = TokenStride(operand_, shape_, first, static_cast<size_t>(shape_.rank));
+    rope.position_stride = LastStride();
     if (has_sections) rope.position_section_stride = shape_.strides[0];
   }
 
@@ -203,11 +184,16 @@ class StrideWriter {
       slots.sequence_stride = shape_.strides[0];
       slots.stride = shape_.strides[1];
     } else {
-      slots.stride = TokenStride(operand_, shape_, 0, static_cast<size_t>(shape_.rank));
+      slots.stride = LastStride();
     }
   }
 
  private:
+  /// From token to token of a list, whose batches follow each other.
+  [[nodiscard]] int64_t LastStride() const {
+    return shape_.strides[static_cast<size_t>(shape_.rank) - 1];
+  }
+
   void WriteTokens(size_t token_axes, TokenStrides* strides) const {
     strides->token = shape_.strides[token_axes - 1];
     if (token_axes == 2) strides->batch = shape_.strides[0];
@@ -217,6 +203,20 @@ class StrideWriter {
   const StridedShape& shape_;
   GeneralCall& call_;
 };
+
+/// Lists that the core takes with one stride: sequences of a batch have to follow each other.
+bool MustBePacked(const Operand& operand, bool is_flat) {
+  switch (operand.form) {
+    case Form::kSequences:
+    case Form::kDenseRows:
+      return true;
+    case Form::kPositions:
+    case Form::kSlots:
+      return !is_flat;
+    default:
+      return false;
+  }
+}
 
 bool IsShapeOfElements(const Shape& found, const Shape& allowed) {
   const bool is_flat = found.size() == 1 && found[0] == Product(allowed);
@@ -237,7 +237,7 @@ void Operands::RefuseOthers(const nb::dict& arrays) const {
 }
 
 GeneralCall Operands::Bind(nb::handle tokens, nb::dict arrays) const {
-  GeneralCall call{spec_.spec, SizesOf(tokens, arrays), {}, {}};
+  GeneralCall call{spec_.spec, SizesOf(tokens, arrays), {}, {}, {}};
   call.arrays.reserve(operands_.size());
   const bool has_batch = call.sizes.tokens.batch != 1;
   if (spec_.spec.k_cache && spec_.spec.slots.mode == SlotMode::kPageTable) {
@@ -256,24 +256,30 @@ GeneralCall Operands::Bind(nb::handle tokens, nb::dict arrays) const {
     const nb::handle object = Given(arrays, operand);
     if (object.is_none()) RefuseType(operand.name, ": is missing, must be given");
     const Array& array = call.arrays.emplace_back(
-        object, operand.name, operand.is_output ? Access::kWrite : Access::kRead);
+        object, operand.name, operand.is_output ? Access::kWrite : Access::kRead,
+        NumpyName(operand.dtype));
     if (array.view().dtype != operand.dtype) {
-      RefuseType(operand.name, ": type is ", Name(array.view().dtype), ", must be ",
-                 Name(operand.dtype));
+      RefuseType(operand.name, ": type is ", NumpyName(array.view().dtype), ", must be ",
+                 NumpyName(operand.dtype));
     }
-    const StridedShape& shape = array.shape();
-    const Shape dims = Dims(shape);
+    const Shape dims = Dims(array.shape());
     const Shape batched = ShapeOf(operand, call.sizes, true);
     const Shape flat = ShapeOf(operand, call.sizes, false);
     const Shape& canonical = has_batch ? batched : flat;
+    TensorView view = array.view();
+    const StridedShape& shape = view.shape;
+    if (MustBePacked(operand, dims == flat) && !IsPacked(shape)) {
+      if (operand.is_output) {
+        RefuseValue(operand.name, ": has gaps between its elements, must be contiguous");
+      }
+      view.data = call.copies.emplace_back(PackedCopy(view)).data();
+      view.shape.MakeContiguous();
+    }
     const StrideWriter write(operand, shape, &call);
     switch (operand.form) {
       case Form::kHeads:
       case Form::kPackedHeads: {
-        const Shape apart = HeadAxes(operand);
-        const bool may_be_apart = operand.form == Form::kHeads || Product(apart) == operand.width;
-        const Shape rest = may_be_apart ? apart : Shape{operand.width};
-        const size_t axes = TokenAxes(shape, rest, true, may_be_apart);
+        const size_t axes = TokenAxes(shape, HeadAxes(operand), operand.may_be_apart);
         const bool matches = axes == 1 ? dims[0] == call.sizes.tokens.total()
                                        : axes == 2 && dims[0] == call.sizes.tokens.batch &&
                                              dims[1] == call.sizes.tokens.sequence;
@@ -281,18 +287,21 @@ GeneralCall Operands::Bind(nb::handle tokens, nb::dict arrays) const {
         write.WriteHeads(axes, operand.form == Form::kHeads ? operand.width : spec_.spec.head_dim);
         break;
       }
-      case Form::kRows:
+      case Form::kRows: {
         // [tokens, 1, width] too, as torch_npu has cos and sin.
+        const auto with_head = [](Shape rows) {
+          rows.insert(rows.end() - 1, 1);
+          return rows;
+        };
         if (dims == flat || dims == batched) {
           write.WriteRows(dims.size() - 1);
-        } else if (dims.size() > 2 && dims[dims.size() - 2] == 1 && !operand.is_output &&
-                   (WithoutOnes(dims) == WithoutOnes(flat) ||
-                    WithoutOnes(dims) == WithoutOnes(batched))) {
+        } else if (!operand.is_output && (dims == with_head(flat) || dims == with_head(batched))) {
           write.WriteRows(dims.size() - 2);
         } else {
           RefuseShape(operand, shape, canonical);
         }
         break;
+      }
       case Form::kElements:
         if (!IsShapeOfElements(dims, canonical)) RefuseShape(operand, shape, canonical);
         operand.shape(call.spec) = shape;
@@ -312,7 +321,6 @@ GeneralCall Operands::Bind(nb::handle tokens, nb::dict arrays) const {
       case Form::kSequences:
       case Form::kDenseRows:
         if (dims != flat && dims != batched) RefuseShape(operand, shape, canonical);
-        CheckPacked(operand.name, shape);
         break;
       case Form::kCache:
         if (dims != flat) RefuseShape(operand, shape, flat);
@@ -320,9 +328,9 @@ GeneralCall Operands::Bind(nb::handle tokens, nb::dict arrays) const {
         break;
     }
     if (operand.is_output) {
-      call.tensors.*operand.output = array.view().data;
+      call.tensors.*operand.output = view.data;
     } else {
-      call.tensors.*operand.input = array.view().data;
+      call.tensors.*operand.input = view.data;
     }
   }
   RefuseOthers(arrays);

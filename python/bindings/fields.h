@@ -9,7 +9,7 @@ namespace qkvfuse::python {
 
 /// The words of an enumeration, in the order of its values (qkvfuse/_words.py).
 template <typename E>
-inline constexpr const char* kWords[] = {nullptr};
+extern const char* const kWords[];  // only what is listed here has words
 template <>
 inline constexpr const char* kWords<NormSpec::Kind>[] = {"none", "per_head", "full_width"};
 template <>

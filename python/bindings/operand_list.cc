@@ -75,6 +75,7 @@ void Operands::AddSources(bool measures) {
         {.name = "x",
          .form = Form::kPackedHeads,
          .dtype = s.x_dtype,
+         .may_be_apart = parts.v.width == parts.q.width,
          .heads = s.heads.total(),
          .width = parts.channels,
          .input = &Tensors::x,

@@ -12,6 +12,8 @@ namespace qkvfuse::python {
 
 using Shape = std::vector<int64_t>;
 
+inline constexpr int64_t kMostTokens = int64_t{1} << 32;  // the core's limit
+
 /// One array that calls of a Spec take. Sizes that depend on the call are found in it (CallSizes).
 struct Operand {
   enum class Form : uint8_t {
@@ -31,6 +33,7 @@ struct Operand {
   Form form;
   DType dtype;
   bool is_output = false;
+  bool may_be_apart = true;  // kPackedHeads: all heads are of one size
   int64_t heads = 1;
   int64_t width = 0;                      // channels of a head, entries of a row
   Shape dims{};                           // kElements; empty: the tokens
@@ -57,6 +60,7 @@ struct GeneralCall {
   CallSizes sizes;
   Tensors tensors;
   std::vector<Array> arrays;
+  std::vector<std::vector<std::byte>> copies;  // of short lists with gaps
 };
 
 class Operands {

@@ -1,6 +1,7 @@
 // Reading caches back and moving their pages.
 
 #include <optional>
+#include <utility>
 
 #include "doors.h"
 #include "options.h"
@@ -59,10 +60,11 @@ class View {
   CacheLayout Bind(nb::handle view, const std::string& name, const char* field,
                    const CacheArray& cache, DType dtype, Access access, void** data) {
     const std::string full_name = name + "." + field;
-    const Array& array =
-        arrays_.emplace_back(Required(view, name, field), full_name.c_str(), access);
+    const Array& array = arrays_.emplace_back(Required(view, name, field), full_name.c_str(),
+                                              access, NumpyName(dtype));
     if (array.view().dtype != dtype) {
-      RefuseType(full_name, ": type is ", Name(array.view().dtype), ", must be ", Name(dtype));
+      RefuseType(full_name, ": type is ", NumpyName(array.view().dtype), ", must be ",
+                 NumpyName(dtype));
     }
     StridedShape expected = cache.Shape();
     expected.strides = array.shape().strides;
@@ -77,10 +79,10 @@ class View {
   void BindElements(nb::handle view, const std::string& name, const char* field,
                     StridedShape* shape, const void** data) {
     const std::string full_name = name + "." + field;
-    const Array& array =
-        arrays_.emplace_back(Required(view, name, field), full_name.c_str(), Access::kRead);
+    const Array& array = arrays_.emplace_back(Required(view, name, field), full_name.c_str(),
+                                              Access::kRead, "float32");
     if (array.view().dtype != DType::kFloat32) {
-      RefuseType(full_name, ": type is ", Name(array.view().dtype), ", must be fp32");
+      RefuseType(full_name, ": type is ", NumpyName(array.view().dtype), ", must be float32");
     }
     *shape = array.shape();
     *data = array.view().data;
@@ -90,24 +92,33 @@ class View {
   CacheView view_;
 };
 
-/// An array of indices, int64 or int32, of `rank` axes.
-Array IndicesOf(nb::handle object, const char* name, int rank) {
-  Array array(object, name, Access::kRead);
-  const DType dtype = array.view().dtype;
-  if (dtype != DType::kInt64 && dtype != DType::kInt32) {
-    RefuseType(name, ": type is ", Name(dtype), ", must be int64 or int32");
+/// An array of indices, int64 or int32, of `rank` axes; packed where that is asked for.
+class Indices {
+ public:
+  Indices(nb::handle object, const char* name, int rank, bool must_be_packed)
+      : array_(object, name, Access::kRead, "int64 or int32"), view_(array_.view()) {
+    if (view_.dtype != DType::kInt64 && view_.dtype != DType::kInt32) {
+      RefuseType(name, ": type is ", NumpyName(view_.dtype), ", must be int64 or int32");
+    }
+    if (view_.shape.rank != rank) {
+      RefuseValue(name, ": shape is ", ShapeText(view_.shape), ", must have ", rank,
+                  rank == 1 ? " dimension" : " dimensions");
+    }
+    if (!must_be_packed || IsPacked(view_.shape)) return;
+    copy_ = PackedCopy(view_);
+    view_.data = copy_.data();
+    view_.shape.MakeContiguous();
   }
-  if (array.shape().rank != rank) {
-    RefuseValue(name, ": shape is ", ShapeText(array.shape()), ", must have ", rank, " dimensions");
-  }
-  return array;
-}
 
-void CheckSameType(const Array& array, const char* name, DType dtype) {
-  if (array.view().dtype == dtype) return;
-  RefuseType(name, ": type is ", Name(array.view().dtype), ", must be ", Name(dtype),
-             ", that of slots");
-}
+  [[nodiscard]] const TensorView& view() const noexcept { return view_; }
+  [[nodiscard]] int64_t dim(size_t axis) const noexcept { return view_.shape.dims[axis]; }
+  [[nodiscard]] int64_t stride(size_t axis) const noexcept { return view_.shape.strides[axis]; }
+
+ private:
+  Array array_;
+  TensorView view_;
+  std::vector<std::byte> copy_;
+};
 
 void ReadRows(nb::handle view, nb::handle slots, nb::handle lengths, nb::handle row_offsets,
               nb::handle out, nb::handle threads) {
@@ -133,39 +144,40 @@ void ReadRows(nb::handle view, nb::handle slots, nb::handle lengths, nb::handle 
   if (!is_table && !row_offsets.is_none()) {
     RefuseType("row_offsets: is given, needs lengths, of a page table");
   }
-  const Array slot_array = IndicesOf(slots, "slots", is_table ? 2 : 1);
-  const DType dtype = slot_array.view().dtype;
-  arguments.slots = slot_array.view().data;
+  const Indices slot_list(slots, "slots", is_table ? 2 : 1, false);
+  const DType dtype = slot_list.view().dtype;
+  arguments.slots = slot_list.view().data;
   arguments.slot_spec.dtype = dtype;
-  std::optional<Array> length_array;
-  std::optional<Array> offset_array;
+  std::optional<Indices> length_list;
+  std::optional<Indices> offset_list;
   if (is_table) {
-    arguments.sequences = slot_array.shape().dims[0];
+    arguments.sequences = slot_list.dim(0);
     arguments.slot_spec.mode = SlotMode::kPageTable;
-    arguments.slot_spec.pages = slot_array.shape().dims[1];
-    arguments.slot_spec.sequence_stride = slot_array.shape().strides[0];
-    arguments.slot_spec.stride = slot_array.shape().strides[1];
+    arguments.slot_spec.pages = slot_list.dim(1);
+    arguments.slot_spec.sequence_stride = slot_list.stride(0);
+    arguments.slot_spec.stride = slot_list.stride(1);
     const auto bind = [&](nb::handle object, const char* name, int64_t extra,
-                          std::optional<Array>* array) -> const void* {
-      array->emplace(IndicesOf(object, name, 1));
-      CheckSameType(**array, name, dtype);
-      CheckPacked(name, (*array)->shape());
-      const int64_t count = (*array)->shape().dims[0];
-      if (count != arguments.sequences && count != arguments.sequences + extra) {
-        RefuseValue(name, ": shape is ", ShapeText((*array)->shape()), ", must be [",
+                          std::optional<Indices>* list) -> const void* {
+      const Indices& made = list->emplace(object, name, 1, true);
+      if (made.view().dtype != dtype) {
+        RefuseType(name, ": type is ", NumpyName(made.view().dtype), ", must be ", NumpyName(dtype),
+                   ", that of slots");
+      }
+      if (made.dim(0) != arguments.sequences && made.dim(0) != arguments.sequences + extra) {
+        RefuseValue(name, ": shape is ", ShapeText(made.view().shape), ", must be [",
                     arguments.sequences + extra, "]");
       }
-      return (*array)->view().data;
+      return made.view().data;
     };
-    arguments.lengths = bind(lengths, "lengths", 0, &length_array);
+    arguments.lengths = bind(lengths, "lengths", 0, &length_list);
     if (!row_offsets.is_none()) {
-      arguments.row_offsets = bind(row_offsets, "row_offsets", 1, &offset_array);
+      arguments.row_offsets = bind(row_offsets, "row_offsets", 1, &offset_list);
     }
   } else {
-    arguments.slot_spec.stride = slot_array.shape().strides[0];
-    if (slot_array.shape().dims[0] != arguments.rows) {
-      RefuseValue("slots: shape is ", ShapeText(slot_array.shape()), ", must be [", arguments.rows,
-                  "], the rows of out");
+    arguments.slot_spec.stride = slot_list.stride(0);
+    if (slot_list.dim(0) != arguments.rows) {
+      RefuseValue("slots: shape is ", ShapeText(slot_list.view().shape), ", must be [",
+                  arguments.rows, "], the rows of out");
     }
   }
   const RunOptions options = RunOptionsOf(threads);
@@ -177,50 +189,53 @@ void ReadRows(nb::handle view, nb::handle slots, nb::handle lengths, nb::handle 
   RaiseUnlessOk(status);
 }
 
+/// The members `from` and `to`, where a sentence begins with them, by the names of the parameters.
+Status WithPythonArguments(const Status& status) {
+  const std::string& sentence = status.message();
+  for (const auto& [member, parameter] :
+       {std::pair<std::string, std::string>("from", "source"), {"to", "destination"}}) {
+    const bool begins = sentence.compare(0, member.size(), member) == 0;
+    const char after = begins && sentence.size() > member.size() ? sentence[member.size()] : ' ';
+    if (after != '.' && after != ':') continue;
+    return Status(status.code(), parameter + sentence.substr(member.size()));
+  }
+  return status;
+}
+
 template <Status (*kMove)(const MovePagesArguments&, const RunOptions&) noexcept>
 void Move(nb::handle from, nb::handle to, nb::handle pairs, nb::handle threads) {
   const View source(from, "source", Access::kRead);
   const View destination(to, "destination", Access::kWrite);
-  const Array pair_array = IndicesOf(pairs, "pairs", 2);
-  CheckPacked("pairs", pair_array.shape());
-  if (pair_array.shape().dims[1] != 2) {
-    RefuseValue("pairs: shape is ", ShapeText(pair_array.shape()), ", must be [count, 2]");
+  const Indices pair_list(pairs, "pairs", 2, true);
+  if (pair_list.dim(1) != 2) {
+    RefuseValue("pairs: shape is ", ShapeText(pair_list.view().shape), ", must be [count, 2]");
   }
   MovePagesArguments arguments;
   arguments.from = source.view();
   arguments.to = destination.view();
-  arguments.count = pair_array.shape().dims[0];
-  arguments.dtype = pair_array.view().dtype;
-  arguments.pairs = pair_array.view().data;
+  arguments.count = pair_list.dim(0);
+  arguments.dtype = pair_list.view().dtype;
+  arguments.pairs = pair_list.view().data;
   const RunOptions options = RunOptionsOf(threads);
   Status status;
   {
     const nb::gil_scoped_release release;
     status = kMove(arguments, options);
   }
-  RaiseUnlessOk(status);
-}
-
-/// Shape of the array that a cache of these heads is; `field` is layout or scale_layout.
-nb::tuple CacheShape(nb::handle cache, int64_t heads, int64_t head_dim, bool of_scales) {
-  const CacheOfArrays made = CacheFrom(cache, heads, head_dim, "cache");
-  if (of_scales && made.spec.scale_rule != ScaleRule::kDynamic) {
-    RefuseValue("cache: scale_rule is ", "static, a scale cache needs dynamic");
-  }
-  const StridedShape shape = (of_scales ? made.scale_cache : made.cache).Shape();
-  nb::list dims;
-  for (int axis = 0; axis < shape.rank; ++axis) dims.append(shape.dims[static_cast<size_t>(axis)]);
-  return nb::tuple(dims);
+  RaiseUnlessOk(WithPythonArguments(status));
 }
 
 }  // namespace
 
 void AddPages(nb::module_& module) {
-  module.def("read_cache", &ReadRows, nb::arg("view"), nb::arg("slots"), nb::arg("lengths").none(),
-             nb::arg("row_offsets").none(), nb::arg("out"), nb::arg("threads"));
-  module.def("convert_pages", &Move<&ConvertPages>);
-  module.def("copy_pages", &Move<&CopyPages>);
-  module.def("cache_shape", &CacheShape);
+  module.def("read_cache", &ReadRows, nb::arg("view"), nb::arg("slots").none(),
+             nb::arg("lengths").none(), nb::arg("row_offsets").none(), nb::arg("out").none(),
+             nb::arg("threads").none());
+  for (const auto& [name, function] : {std::pair("convert_pages", &Move<&ConvertPages>),
+                                       std::pair("copy_pages", &Move<&CopyPages>)}) {
+    module.def(name, function, nb::arg("source"), nb::arg("destination"), nb::arg("pairs").none(),
+               nb::arg("threads").none());
+  }
 }
 
 }  // namespace qkvfuse::python

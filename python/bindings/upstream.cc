@@ -14,13 +14,18 @@
 namespace qkvfuse::python {
 namespace {
 
+// Dtypes of arguments, for sentences about those that the core does not know.
+constexpr const char* k16Bit = "float16 or bfloat16";
+constexpr const char* kCaches = "int8, float16 or bfloat16";
+constexpr const char* kFloat = "float32";
+
 constexpr DoorRules kRules{NameStyle::kSnakeCase, false, true};
 
 /// An argument that may be None, and its memory.
 class Optional {
  public:
-  Optional(nb::handle object, const char* name, Access access = Access::kRead) {
-    if (!object.is_none()) array_.emplace(object, name, access);
+  Optional(nb::handle object, const char* name, const char* allowed, Access access) {
+    if (!object.is_none()) array_.emplace(object, name, access, allowed);
   }
   [[nodiscard]] const TensorView* view() const { return array_ ? &array_->view() : nullptr; }
 
@@ -36,7 +41,10 @@ Integers IntegersOf(const std::vector<int64_t>& values) {
 using Word = std::optional<std::string>;
 
 Word WordOf(nb::handle object, const char* name) {
-  return object.is_none() ? Word() : Word(PlainOf<std::string>(object, name));
+  if (object.is_none()) return std::nullopt;
+  Word word = PlainOf<std::string>(object, name);
+  if (word->find('\0') == std::string::npos) return word;
+  RefuseValue(name, ": has a null character, must be a word");
 }
 
 const char* TextOf(const Word& word) { return word ? word->c_str() : nullptr; }
@@ -59,9 +67,9 @@ nb::object Allocated(nb::handle allocate, const TensorView& view) {
 }
 
 template <typename Spec>
-void RunBound(const BoundCall<Spec>& call, bool strict, nb::handle threads) {
+void RunBound(const BoundCall<Spec>& call, nb::handle strict, nb::handle threads) {
   PlanOptions options;
-  options.strict = strict;
+  options.strict = PlainOf<bool>(strict, "strict");
   const RunOptions run_options = RunOptionsOf(threads);
   Status status;
   {
@@ -72,14 +80,20 @@ void RunBound(const BoundCall<Spec>& call, bool strict, nb::handle threads) {
   RaiseUnlessOk(status);
 }
 
-nb::tuple QkvRmsNormRopeCache(nb::dict a, nb::handle allocate, bool strict, nb::handle threads) {
-  const auto in = [&a](const char* name) { return Optional(a[name], name); };
-  const auto out = [&a](const char* name) { return Optional(a[name], name, Access::kWrite); };
-  const Optional qkv = in("qkv"), q_gamma = in("q_gamma"), k_gamma = in("k_gamma");
-  const Optional cos = in("cos"), sin = in("sin"), index = in("index");
-  const Optional q_out = out("q_out"), k_cache = out("k_cache"), v_cache = out("v_cache");
-  const Optional k_scale = in("k_scale"), v_scale = in("v_scale");
-  const Optional k_offset = in("k_offset"), v_offset = in("v_offset");
+nb::tuple QkvRmsNormRopeCache(nb::dict a, nb::handle allocate, nb::handle strict,
+                              nb::handle threads) {
+  const auto in = [&a](const char* name, const char* allowed) {
+    return Optional(a[name], name, allowed, Access::kRead);
+  };
+  const auto out = [&a](const char* name, const char* allowed) {
+    return Optional(a[name], name, allowed, Access::kWrite);
+  };
+  const Optional qkv = in("qkv", k16Bit), q_gamma = in("q_gamma", k16Bit);
+  const Optional k_gamma = in("k_gamma", k16Bit), cos = in("cos", k16Bit), sin = in("sin", k16Bit);
+  const Optional index = in("index", "int64"), q_out = out("q_out", k16Bit);
+  const Optional k_cache = out("k_cache", kCaches), v_cache = out("v_cache", kCaches);
+  const Optional k_scale = in("k_scale", kFloat), v_scale = in("v_scale", kFloat);
+  const Optional k_offset = in("k_offset", kFloat), v_offset = in("v_offset", kFloat);
   const std::vector<int64_t> qkv_size = PlainOf<std::vector<int64_t>>(a["qkv_size"], "qkv_size");
   const std::vector<int64_t> head_nums = PlainOf<std::vector<int64_t>>(a["head_nums"], "head_nums");
   const Word cache_mode = WordOf(a["cache_mode"], "cache_mode");
@@ -127,16 +141,20 @@ nb::tuple QkvRmsNormRopeCache(nb::dict a, nb::handle allocate, bool strict, nb::
   return nb::make_tuple(q, k, v);
 }
 
-nb::tuple DequantRopeQuantKvcache(nb::dict a, nb::handle allocate, bool strict,
+nb::tuple DequantRopeQuantKvcache(nb::dict a, nb::handle allocate, nb::handle strict,
                                   nb::handle threads) {
-  const auto in = [&a](const char* name) { return Optional(a[name], name); };
-  const Optional x = in("x"), cos = in("cos"), sin = in("sin"), indices = in("indices");
-  const Optional k_cache(a["k_cache"], "k_cache", Access::kWrite);
-  const Optional v_cache(a["v_cache"], "v_cache", Access::kWrite);
-  const Optional scale_k = in("scale_k"), scale_v = in("scale_v");
-  const Optional offset_k = in("offset_k"), offset_v = in("offset_v");
-  const Optional weight_scale = in("weight_scale"), bias = in("bias");
-  const Optional activation_scale = in("activation_scale");
+  const auto in = [&a](const char* name, const char* allowed) {
+    return Optional(a[name], name, allowed, Access::kRead);
+  };
+  const Optional x = in("x", "int32, float16 or bfloat16");
+  const Optional cos = in("cos", k16Bit), sin = in("sin", k16Bit), indices = in("indices", "int32");
+  const Optional k_cache(a["k_cache"], "k_cache", "int8", Access::kWrite);
+  const Optional v_cache(a["v_cache"], "v_cache", "int8", Access::kWrite);
+  const Optional scale_k = in("scale_k", kFloat), scale_v = in("scale_v", kFloat);
+  const Optional offset_k = in("offset_k", kFloat), offset_v = in("offset_v", kFloat);
+  const Optional weight_scale = in("weight_scale", kFloat);
+  const Optional activation_scale = in("activation_scale", kFloat);
+  const Optional bias = in("bias", "float32, float16, bfloat16 or int32");
   const std::vector<int64_t> size_splits =
       PlainOf<std::vector<int64_t>>(a["size_splits"], "size_splits");
   const Word quant_mode = WordOf(a["quant_mode"], "quant_mode");
@@ -205,8 +223,12 @@ nb::tuple DequantRopeQuantKvcache(nb::dict a, nb::handle allocate, bool strict,
 }  // namespace
 
 void AddUpstream(nb::module_& module) {
-  module.def("qkv_rms_norm_rope_cache", &QkvRmsNormRopeCache);
-  module.def("dequant_rope_quant_kvcache", &DequantRopeQuantKvcache);
+  for (const auto& [name, function] :
+       {std::pair("qkv_rms_norm_rope_cache", &QkvRmsNormRopeCache),
+        std::pair("dequant_rope_quant_kvcache", &DequantRopeQuantKvcache)}) {
+    module.def(name, function, nb::arg("arguments"), nb::arg("allocate"), nb::arg("strict").none(),
+               nb::arg("threads").none());
+  }
 }
 
 }  // namespace qkvfuse::python

@@ -34,6 +34,8 @@ def axes_of(layout: str, name: str) -> tuple[str, ...]:
         ValueError: an axis is unknown, named twice or missing; the sentence names the argument
         `name`.
     """
+    if not isinstance(layout, str):
+        raise TypeError(f"{name}: is {layout!r}, must be a string")
     words = LAYOUTS.get(layout, layout).split()
     axes = [axis for word in words for axis in word.split("*")]
     known = layout in LAYOUTS or len(words) > 1

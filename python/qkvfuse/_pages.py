@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,26 +32,30 @@ class CacheView:
     offset: ArrayLike | None = None
     scale_cache: ArrayLike | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.cache, Cache):
+            raise TypeError(f"cache: is {self.cache!r}, must be a Cache")
+
 
 def read_cache(
-    view: CacheView,
+    cache: CacheView,
     slots: ArrayLike,
     *,
     lengths: ArrayLike | None = None,
     row_offsets: ArrayLike | None = None,
-    dtype: DTypeLike = "float32",
+    dtype: DTypeLike = None,
     out: ArrayLike | None = None,
     threads: int = 0,
 ) -> Any:
     """Rows of a cache as floats.
 
     Args:
-        view: the cache.
+        cache: the cache.
         slots: int64 or int32; [rows], the slot of each row of the result, zeros where negative; or,
             with lengths, [sequences, pages], the blocks of each sequence in order.
         lengths: [sequences], rows of each sequence; they follow each other in the result.
         row_offsets: [sequences] or [sequences + 1], where each sequence begins in `out`.
-        dtype: of the result: float32, float16 or bfloat16.
+        dtype: of a new result: float32, float16 or bfloat16; None: float32.
         out: [rows, heads, head_dim] to write to, any strides; None: a new array, of the kind that
             the cache's is.
         threads: 0: as many as the work is worth.
@@ -61,13 +66,36 @@ def read_cache(
     Raises:
         TypeError, ValueError: one sentence; `out` has not changed.
     """
+    _check_view(cache, "cache")
+    if out is not None and dtype is not None:
+        raise TypeError("dtype: is given with out, must be left out: it is that of out")
     if out is None:
         if row_offsets is not None:
             raise TypeError("out: is missing, must be given with row_offsets")
-        rows = len(slots) if lengths is None else int(sum(int(length) for length in lengths))
-        out = zeros((max(rows, 0), view.heads, view.head_dim), dtype, like=view.data)
-    _core.read_cache(view, slots, lengths, row_offsets, out, threads)
+        rows = _count(slots, "slots") if lengths is None else _sum(lengths, "lengths")
+        shape = (rows, cache.heads, cache.head_dim)
+        if any(not isinstance(size, int) or size < 0 for size in shape) or math.prod(shape) > 2**48:
+            raise ValueError(f"out: would be {list(shape)}, must be of a size that fits the memory")
+        out = zeros(shape, dtype or "float32", like=cache.data)
+    _core.read_cache(cache, slots, lengths, row_offsets, out, threads)
     return out
+
+
+def _check_view(view: object, name: str) -> None:
+    if not isinstance(view, CacheView):
+        raise TypeError(f"{name}: is {view!r}, must be a CacheView")
+
+
+def _count(array: ArrayLike, name: str) -> int:
+    try:
+        return len(array)
+    except TypeError:
+        raise TypeError(f"{name}: is {array!r}, must be an array of one axis") from None
+
+
+def _sum(array: ArrayLike, name: str) -> int:
+    _count(array, name)
+    return max(0, sum(int(element) for element in array))
 
 
 def convert_pages(
@@ -85,6 +113,8 @@ def convert_pages(
     Raises:
         TypeError, ValueError: one sentence; the destination has not changed.
     """
+    _check_view(source, "source")
+    _check_view(destination, "destination")
     _core.convert_pages(source, destination, pairs, threads)
 
 
@@ -104,4 +134,6 @@ def copy_pages(
     Raises:
         TypeError, ValueError: one sentence; the destination has not changed.
     """
+    _check_view(source, "source")
+    _check_view(destination, "destination")
     _core.copy_pages(source, destination, pairs, threads)

@@ -110,6 +110,7 @@ class Plan:
     def _make(self, spec: Spec, options: tuple[bool, str, str], measures: bool) -> None:
         self._spec = spec
         self._options = options
+        self._measures = measures
         self._core = _core.Plan(spec, measures, *options)
 
     @property
@@ -170,9 +171,7 @@ class Plan:
         the sums of squares of the heads. The ranks gather them in head order and pass them to this
         plan as q_sums and k_sums, [tokens, total_heads].
         """
-        plan = Plan.__new__(Plan)
-        plan._make(self._spec, self._options, measures=True)
-        return plan
+        return _restored(self._spec, self._options, True)
 
     def describe(self, tokens: int = 1) -> str:
         """For people: SIMD target, kernels, layouts, bytes, work split, and why each was chosen."""
@@ -194,15 +193,17 @@ class Plan:
 
     def __repr__(self) -> str:
         strict, path, target = self._options
-        return f"Plan({self._spec!r}, strict={strict}, path={path!r}, target={target!r})"
+        plan = f"Plan({self._spec!r}, strict={strict}, path={path!r}, target={target!r})"
+        return plan + (".measure()" if self._measures else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._spec, self._options)
+        return _restored, (self._spec, self._options, self._measures)
 
 
-def _restored(spec: Spec, options: tuple[bool, str, str]) -> Plan:
-    strict, path, target = options
-    return Plan(spec, strict=strict, path=path, target=target)
+def _restored(spec: Spec, options: tuple[bool, str, str], measures: bool) -> Plan:
+    plan = Plan.__new__(Plan)
+    plan._make(spec, options, measures)
+    return plan
 
 
 def _spec_of(spec: Spec | None, fields: dict[str, Any]) -> Spec:

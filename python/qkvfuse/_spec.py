@@ -74,6 +74,8 @@ class Part:
 
 def _integers(values: Iterable[int], name: str) -> tuple[int, ...]:
     try:
+        if any(isinstance(value, bool) for value in values):
+            raise TypeError
         return tuple(index(value) for value in values)
     except TypeError:
         raise TypeError(f"{name}: is {values!r}, must be integers") from None
@@ -191,7 +193,7 @@ class Cache(Part):
 
     def __post_init__(self) -> None:
         _word(self, scale_rule=ScaleRule, granularity=Granularity)
-        _dtype(self, "dtype")
+        _set(self, dtype=DType.of(self.dtype, "dtype"))
         axes = axes_of(self.layout, "layout")
         axes_of(self.scale_layout, "scale_layout")
         has_chunks = any("_chunk" in axis for axis in axes)

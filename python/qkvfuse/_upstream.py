@@ -151,9 +151,9 @@ def npu_dequant_rope_quant_kvcache(
 
     Source: aclnnDequantRopeQuantKvcache of CANN, torch_npu's function of this name.
     """
-    is_static_number = isinstance(quant_mode, int) and not isinstance(quant_mode, bool)
-    if is_static_number:
-        if quant_mode != 0:
+    number = getattr(quant_mode, "__index__", None)  # of Python's and NumPy's integers
+    if number is not None and not isinstance(quant_mode, bool):
+        if number() != 0:
             raise ValueError(f'quant_mode: is {quant_mode}, must be 0 or "static"')
         quant_mode = "static"
     return _core.dequant_rope_quant_kvcache(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -145,6 +145,7 @@ def _npu_qkv_rms_norm_rope_cache(
     v_cache: Tensor,
     qkv_size: Sequence[int],
     head_nums: Sequence[int],
+    *,
     k_scale: Optional[Tensor] = None,
     v_scale: Optional[Tensor] = None,
     k_offset: Optional[Tensor] = None,
@@ -188,6 +189,7 @@ def _npu_dequant_rope_quant_kvcache(
     scale_k: Tensor,
     scale_v: Tensor,
     size_splits: Sequence[int],
+    *,
     offset_k: Optional[Tensor] = None,
     offset_v: Optional[Tensor] = None,
     weight_scale: Optional[Tensor] = None,
@@ -253,28 +255,34 @@ def _nothing(*_: object, **__: object) -> None:
     """The fake implementation of an operator that only writes its arguments."""
 
 
-fused_qkv = torch.library.custom_op(
-    "qkvfuse::fused_qkv", _fused_qkv, mutates_args=_OUTPUTS, device_types="cpu"
-)
-fused_qkv.register_fake(_nothing)
+# Defined by schema: torch.library.custom_op costs a millisecond for each call of so many arguments.
+_LIBRARY: Any = torch.library.Library("qkvfuse", "DEF")  # type: ignore[no-untyped-call]
 
-read_cache = torch.library.custom_op(
-    "qkvfuse::read_cache", _read_cache, mutates_args=("out",), device_types="cpu"
-)
-read_cache.register_fake(_nothing)
 
-npu_qkv_rms_norm_rope_cache = torch.library.custom_op(
-    "qkvfuse::npu_qkv_rms_norm_rope_cache",
+def _define(
+    name: str,
+    function: Callable[..., Any],
+    fake: Callable[..., Any],
+    mutates_args: tuple[str, ...],
+) -> Any:
+    schema = torch.library.infer_schema(function, mutates_args=mutates_args)
+    _LIBRARY.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.impl(name, function, "CPU")
+    torch.library.register_fake(f"qkvfuse::{name}", fake, lib=_LIBRARY)
+    return getattr(torch.ops.qkvfuse, name)
+
+
+fused_qkv = _define("fused_qkv", _fused_qkv, _nothing, _OUTPUTS)
+read_cache = _define("read_cache", _read_cache, _nothing, ("out",))
+npu_qkv_rms_norm_rope_cache = _define(
+    "npu_qkv_rms_norm_rope_cache",
     _npu_qkv_rms_norm_rope_cache,
-    mutates_args=("q_out", "k_cache", "v_cache"),
-    device_types="cpu",
+    _fake_npu_qkv,
+    ("q_out", "k_cache", "v_cache"),
 )
-npu_qkv_rms_norm_rope_cache.register_fake(_fake_npu_qkv)
-
-npu_dequant_rope_quant_kvcache = torch.library.custom_op(
-    "qkvfuse::npu_dequant_rope_quant_kvcache",
+npu_dequant_rope_quant_kvcache = _define(
+    "npu_dequant_rope_quant_kvcache",
     _npu_dequant_rope_quant_kvcache,
-    mutates_args=("k_cache", "v_cache"),
-    device_types="cpu",
+    _fake_npu_dequant,
+    ("k_cache", "v_cache"),
 )
-npu_dequant_rope_quant_kvcache.register_fake(_fake_npu_dequant)

@@ -358,6 +358,8 @@ Result<ModelSpec> SpecFromConfigFile(const std::string& path, std::optional<DTyp
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file) return Invalid("path: ", path, " cannot be read, must be a file that can");
   return SpecFromConfig(text, dtype);
+} catch (const std::ios_base::failure&) {  // a folder
+  return Invalid("path: ", path, " cannot be read, must be a file that can");
 } catch (...) {
   return Status(StatusCode::kOutOfMemory, {});
 }

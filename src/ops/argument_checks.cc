@@ -102,13 +102,15 @@ Status CheckElementCount(const Argument& argument, int64_t count, bool at_least)
                  " elements, must have ", at_least ? "at least " : "", count);
 }
 
-Status CheckIntegers(const Integers& integers, const char* name, int64_t count) {
+Status CheckIntegers(const Integers& integers, const char* name, int64_t count, int64_t zeros) {
   if (integers.count != count) {
     return Invalid(name, ": has ", integers.count, " values, must have ", count);
   }
   for (int64_t i = 0; i < count; ++i) {
-    if (integers.data[i] > 0) continue;
-    return Invalid(name, ": value ", i, " is ", integers.data[i], ", must be above 0");
+    const bool may_be_zero = i < zeros;
+    if (integers.data[i] > 0 || (may_be_zero && integers.data[i] == 0)) continue;
+    return Invalid(name, ": value ", i, " is ", integers.data[i], ", must be ",
+                   may_be_zero ? "0 or more" : "above 0");
   }
   return {};
 }

@@ -43,8 +43,9 @@ struct Argument {
 /// `count` elements in all, or with `at_least` no fewer.
 [[nodiscard]] Status CheckElementCount(const Argument& argument, int64_t count, bool at_least);
 
-/// `count` values, all positive.
-[[nodiscard]] Status CheckIntegers(const Integers& integers, const char* name, int64_t count);
+/// `count` values, all positive but the first `zeros`, which may be 0.
+[[nodiscard]] Status CheckIntegers(const Integers& integers, const char* name, int64_t count,
+                                   int64_t zeros = 0);
 /// Null, or one of the words; letter case counts only when asked for.
 [[nodiscard]] Status CheckWord(const char* value, const char* name,
                                std::initializer_list<const char*> words, bool case_sensitive);

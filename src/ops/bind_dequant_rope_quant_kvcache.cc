@@ -80,7 +80,8 @@ class Binder {
     batch_ = shape.dims[0];
     sequence_ = shape.rank == 3 ? shape.dims[1] : 1;
     int64_t tokens = 0;
-    if (batch_ < 1 || sequence_ < 1 || !CheckedMul(batch_, sequence_, &tokens)) {
+    const int64_t least = rules_.device_limits ? 1 : 0;
+    if (batch_ < least || sequence_ < least || !CheckedMul(batch_, sequence_, &tokens)) {
       return Invalid(x.name, ": shape is ", ShapeText(shape), ", must have at least one token");
     }
     if (tokens > kMaxTokens) {

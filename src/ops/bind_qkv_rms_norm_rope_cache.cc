@@ -69,7 +69,8 @@ class Binder {
   }
 
   Status BindSizes() {
-    Status status = CheckIntegers(a_.qkv_size, Text(kQkvSize), 4);
+    const int64_t zeros = rules_.device_limits ? 0 : 2;  // no sequences, or no tokens
+    Status status = CheckIntegers(a_.qkv_size, Text(kQkvSize), 4, zeros);
     if (status.ok()) status = CheckIntegers(a_.head_nums, Text(kHeadNums), 3);
     if (!status.ok()) return status;
     const int64_t* const size = a_.qkv_size.data;

@@ -179,7 +179,7 @@ def _int8_view(**changes: Any) -> CacheView:
             {"data": np.zeros((2, 4, 2, 8), np.float16)},
             {},
             TypeError,
-            "cache.data: type is fp16, must be int8",
+            "cache.data: type is float16, must be int8",
         ),
         (
             {"data": np.zeros((2, 2, 4, 8), np.int8)},
@@ -194,7 +194,7 @@ def _int8_view(**changes: Any) -> CacheView:
             {},
             {"slots": np.array([[0]])},
             ValueError,
-            "slots: shape is [1, 1], must have 1 dimensions",
+            "slots: shape is [1, 1], must have 1 dimension",
         ),
         (
             {},
@@ -263,7 +263,7 @@ def test_rope_tables_refuse() -> None:
         qkvfuse.rope_table(qkvfuse.RopeTable(7, 5))
     with pytest.raises(ValueError, match="factor"):
         qkvfuse.rope_table(qkvfuse.RopeTable(8, 5, scaling=qkvfuse.RopeScaling(factor=2)))
-    with pytest.raises(TypeError, match="dtype: is int8, must be float32, float16 or bfloat16"):
+    with pytest.raises(ValueError, match="dtype: is int8, must be float32, float16 or bfloat16"):
         qkvfuse.rope_table(qkvfuse.RopeTable(8, 5), dtype="int8")
     with pytest.raises(ValueError, match="kind: is 'ntk2', must be none, linear"):
         qkvfuse.RopeScaling("ntk2")

@@ -226,7 +226,7 @@ def _drq() -> dict[str, Any]:
         (
             "qnr",
             TypeError,
-            "cos: type is fp32, must be fp16",
+            "cos: type is float32, must be float16",
             {"cos": np.ones((2, 32), np.float32)},
         ),
         (
@@ -235,12 +235,12 @@ def _drq() -> dict[str, Any]:
             "sin: shape is [32], must be [2, 32]",
             {"sin": np.ones(32, np.float16)},
         ),
-        ("qnr", TypeError, "k_gamma: is null, must be a tensor", {"k_gamma": None}),
+        ("qnr", TypeError, "k_gamma: is missing, must be given", {"k_gamma": None}),
         ("qnr", ValueError, "k_scale: is absent, an int8 k_cache needs it", {"k_scale": None}),
         (
             "qnr",
             ValueError,
-            'cache_mode: is "ND", must be null or "PA_NZ" or "PA" or "Norm"',
+            'cache_mode: is "ND", must be None or "PA_NZ" or "PA" or "Norm"',
             {"cache_mode": "ND"},
         ),
         ("qnr", TypeError, "cache_mode: is 1, must be a string", {"cache_mode": 1}),
@@ -265,7 +265,7 @@ def _drq() -> dict[str, Any]:
         (
             "drq",
             ValueError,
-            'quant_mode: is "dynamic", must be null or "static"',
+            'quant_mode: is "dynamic", must be None or "static"',
             {"quant_mode": "dynamic"},
         ),
         (
@@ -276,11 +276,11 @@ def _drq() -> dict[str, Any]:
         ),
         ("drq", ValueError, "size_splits: has 2 values, must have 3", {"size_splits": [32, 16]}),
         ("drq", ValueError, "weight_scale: is absent", {"x": np.ones((2, 64), np.int32)}),
-        ("drq", TypeError, "x: is null, must be a tensor", {"x": None}),
+        ("drq", TypeError, "x: is missing, must be given", {"x": None}),
         (
             "drq",
             TypeError,
-            "k_cache: type is fp16, must be int8",
+            "k_cache: type is float16, must be int8",
             {"k_cache": np.zeros((2, 4, 1, 16), np.float16)},
         ),
         ("drq", ValueError, "scale_v: element 0 is 0", {"scale_v": np.zeros(16, np.float32)}),
