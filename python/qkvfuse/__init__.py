@@ -7,6 +7,7 @@ tensors and whatever else has DLPack or the buffer protocol; the same bits on ev
     npu_qkv_rms_norm_rope_cache,
     npu_dequant_rope_quant_kvcache                 the operators of Ascend, as torch_npu has them
     read_cache, convert_pages, copy_pages          caches back to floats, pages to other caches
+    calibrate, Calibrator                          scales and offsets from real keys and values
     rope_table, RopeTable, spec_from_config        tables of cos and sin, Specs of published models
     qkvfuse.reference                              an independent oracle in NumPy
     qkvfuse.torch                                  torch.ops.qkvfuse.*, for torch.compile
@@ -15,6 +16,7 @@ tensors and whatever else has DLPack or the buffer protocol; the same bits on ev
 """
 
 from . import reference
+from ._calibrate import Calibration, Calibrator, calibrate
 from ._core import available_targets, version
 from ._layouts import LAYOUTS
 from ._pages import CacheView, convert_pages, copy_pages, read_cache
@@ -48,6 +50,8 @@ __all__ = [
     "Arrays",
     "Cache",
     "CacheView",
+    "Calibration",
+    "Calibrator",
     "DType",
     "Dense",
     "Gamma",
@@ -72,6 +76,7 @@ __all__ = [
     "Table",
     "Traffic",
     "available_targets",
+    "calibrate",
     "convert_pages",
     "copy_pages",
     "npu_dequant_rope_quant_kvcache",
