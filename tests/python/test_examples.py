@@ -65,3 +65,10 @@ def test_qwen3_decode(tmp_path: Path) -> None:
     assert found is not None and int(found[1]) == 2 * int(found[2])
     found = re.fullmatch(r"largest error (\S+)%, allowed 2%", lines[-1])
     assert found is not None and 0.1 < float(found[1]) < 2
+
+
+def test_transformers_prologue(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    lines = _run("transformers_prologue.py", tmp_path, "--rounds", "1")
+    assert len(lines) == 17 and lines[1].startswith("bfloat16 decode 1 x 1    prologue")
