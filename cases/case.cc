@@ -32,7 +32,8 @@ constexpr Word<SlotMode> kSlotModes[] = {{SlotMode::kSlotPerToken, "token"},
 constexpr Word<DataKind> kDataKinds[] = {{DataKind::kUniform, "uniform"},
                                          {DataKind::kHeavyTailed, "heavy_tailed"},
                                          {DataKind::kSpecial, "special"},
-                                         {DataKind::kTies, "ties"}};
+                                         {DataKind::kTies, "ties"},
+                                         {DataKind::kGemma3, "gemma3"}};
 constexpr Word<Path> kPaths[] = {
     {Path::kAuto, "auto"}, {Path::kGeneral, "general"}, {Path::kFused, "fused"}};
 constexpr Word<StridePattern> kStridePatterns[] = {
@@ -201,7 +202,7 @@ constexpr Field kFields[] = {
     {"strides", "tensor:pattern, ... as in x:pitch,k_cache:offset", ParseStrides, PrintStrides},
     WordField<&Case::interleaved, kBooleans>("interleaved", kZeroOrOne),
     {"in_place", "a list of q, k, v", ParseInPlace, PrintInPlace},
-    WordField<&Case::data, kDataKinds>("data", "uniform, heavy_tailed, special or ties"),
+    WordField<&Case::data, kDataKinds>("data", "uniform, heavy_tailed, special, ties or gemma3"),
     NumberField<&Case::seed>("seed", kInteger),
     NumberField<&Case::threads>("threads", kInteger),
     WordField<&Case::force_split, kBooleans>("force_split", kZeroOrOne),

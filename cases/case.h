@@ -43,6 +43,7 @@ enum class DataKind {
   kHeavyTailed,  // long tails and a few outlier channels, as activations of language models have
   kSpecial,      // zeros, subnormals, extremes, infinities, NaN; odd scales and offsets
   kTies,         // values that fall on or next to the ties of the output types
+  kGemma3,       // what Gemma 3 270M computed on real text (recorded.h); scales stay random
 };
 
 /// The tensors of a call, in the order of qkvfuse::Tensors.

@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "cases/recorded.h"
 #include "reference/accuracy.h"
 
 namespace qkvfuse::cases {
@@ -74,7 +75,11 @@ class Filler {
   void Run() {
     for (int64_t i = 0; i < view_.shape.ElementCount(); ++i) {
       const int64_t offset = OffsetOf(view_.shape, i);
-      if (id_ <= TensorId::kV) {
+      const auto recorded = is(DataKind::kGemma3) ? RecordedValue(case_, id_, view_.shape, i)
+                                                  : std::optional<double>();
+      if (recorded) {
+        StoreElement(view_, offset, *recorded);
+      } else if (id_ <= TensorId::kV) {
         FillX(i, offset);
       } else {
         StoreElement(view_, offset, Value());

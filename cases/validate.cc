@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cases/case.h"
+#include "cases/recorded.h"
 
 namespace qkvfuse::cases {
 namespace {
@@ -180,9 +181,25 @@ bool Has(const Case& c, TensorId id) {
   }
 }
 
+// Recorded data is of one model's heads, normalised per head and rotated whole.
+Status ValidateRecording(const Case& c) {
+  if (c.data != DataKind::kGemma3) return {};
+  const bool has_its_heads = c.heads == RecordedLayer::kHeads &&
+                             c.head_dim == RecordedLayer::kHeadDim && c.v_head_dim() == c.head_dim;
+  if (!has_its_heads) return Refuse("data=gemma3 needs heads=4/1 and head_dim=256");
+  if (c.x_dtype == DType::kInt32) return Refuse("data=gemma3 needs x of a float type");
+  const bool has_its_rotation =
+      c.op != Operator::kFusedQkv || c.fused.rotary_dim == 0 || c.fused.rotary_dim == c.head_dim;
+  if (!has_its_rotation) return Refuse("data=gemma3 needs a rotary_dim of 0 or 256");
+  const bool has_full_norm =
+      c.op == Operator::kFusedQkv && (c.fused.q_norm == NormSpec::Kind::kFullWidth ||
+                                      c.fused.k_norm == NormSpec::Kind::kFullWidth);
+  return has_full_norm ? Refuse("data=gemma3 needs norms per head") : Status();
+}
+
 Status Validate(const Case& c) {
   for (const auto check : {ValidateSizes, ValidateTypes, ValidateChunks, ValidateSlots,
-                           ValidateStrides, ValidatePlaces, ValidateFused}) {
+                           ValidateStrides, ValidatePlaces, ValidateFused, ValidateRecording}) {
     if (Status status = check(c); !status.ok()) return status;
   }
   return {};

@@ -33,7 +33,7 @@ LAYERS = {
 # First folder of an external include -> the only folders that may use it.
 EXTERNAL = {
     "hwy": ["src/kernels", "bench", "tests"],
-    "nlohmann": ["src/models", "tools/cli", "tests"],
+    "nlohmann": ["src/models", "cases", "tools/cli", "tests"],
     "nanobind": ["python"],
     "gtest": ["tests"],
     "gmock": ["tests"],

@@ -19,8 +19,8 @@ struct Scenario {
   [[nodiscard]] bool is_decode() const { return description.tokens.batch > 1; }
 };
 
-/// Three models x {decode batch, prefill} x {QNR int8, QNR 16-bit, DRQ int8}. `quick` keeps one
-/// model and a short prefill.
+/// Three models x {decode batch, prefill} x {QNR int8, QNR 16-bit, DRQ int8}, and QNR on what
+/// Gemma 3 270M computed. `quick` keeps one of the three and a short prefill.
 [[nodiscard]] std::vector<Scenario> Scenarios(bool quick);
 
 }  // namespace qkvfuse::cli
