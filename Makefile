@@ -124,6 +124,11 @@ nightly: ## What takes longer: tests, compilers, sanitizers, scalar target, aarc
 	@$(PACKAGES) library tools tests clang aarch64 mutation
 	tools/run_nightly.sh
 
+.PHONY: model-test
+model-test: ## Run Gemma 3 270M on real text beside llama.cpp; downloads 250 MB
+	@$(PACKAGES) library python model
+	@tools/run_model_tests.sh
+
 .PHONY: clean
 clean: ## Remove all build directories
 	rm -rf build
