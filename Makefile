@@ -121,7 +121,7 @@ mutation: ## Break COUNT places of the library, drawn with SEED; the tests must 
 
 .PHONY: nightly
 nightly: ## What takes longer: tests, compilers, sanitizers, scalar target, aarch64, mutation
-	@$(PACKAGES) library tools tests clang aarch64 mutation
+	@$(PACKAGES) library tools tests python clang aarch64 mutation
 	tools/run_nightly.sh
 
 .PHONY: model-test

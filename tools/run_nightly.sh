@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The long checks: every test (also those labelled nightly) with both compilers, on the scalar
 # target, under the sanitizers, and for aarch64 under qemu, with SVE of 512 bits and of 128, whose
-# target is another; an hour of fuzzing, and the tests of the tests. The last line sums all runs.
+# target is another; the Python package, with an hour of random calls against its oracle; an hour of
+# fuzzing, and the tests of the tests. The last line sums all runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,6 +17,11 @@ run() {
 }
 
 run gcc dev
+echo "nightly: python"
+tools/run_python_tests.sh || { echo "nightly: python failed"; status=1; }
+results+=(build/python/tests.xml)
+build/python/venv/bin/python -m qkvfuse verify --seed 1000000 --seconds 3600 ||
+  { echo "nightly: verify failed"; status=1; }
 run clang clang
 QKVFUSE_TARGET=scalar run scalar dev
 run asan asan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from . import __version__
 from .commands import CheckFailed, UsageError
@@ -40,7 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options) or 0)
-    except (UsageError, OSError) as error:
+    except OSError as error:
+        name = "" if error.filename is None else f"{error.filename}: "
+        print(f"qkvfuse {options.command}: {name}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except UsageError as error:
         print(f"qkvfuse {options.command}: {error}", file=sys.stderr)
         return 2
     except CheckFailed as error:
@@ -158,9 +162,11 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0, help="of the first case (0)")
-    parser.add_argument("--cases", "--count", type=int, help="1000, or what --seconds has time for")
-    parser.add_argument("--seconds", type=float, help="begin no case after so many")
+    parser.add_argument("--seed", type=_at_least(0), default=0, help="of the first case (0)")
+    parser.add_argument(
+        "--cases", "--count", type=_at_least(1), help="1000, or what --seconds has time for"
+    )
+    parser.add_argument("--seconds", type=_at_least(0.0), help="begin no case after so many")
 
     def run(options: argparse.Namespace) -> int:
         from .verify import main as verify
@@ -168,6 +174,24 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
         return verify(options.seed, options.cases, seconds=options.seconds)
 
     parser.set_defaults(run=run)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _at_least(smallest: _Number) -> Callable[[str], _Number]:
+    """Takes numbers of the type of the smallest one that is allowed."""
+
+    def number(text: str) -> _Number:
+        try:
+            value = type(smallest)(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"is {text!r}, must be a number") from None
+        if not value >= smallest:
+            raise argparse.ArgumentTypeError(f"is {text}, must be at least {smallest}")
+        return value
+
+    return number
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -184,9 +208,9 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=_numbers, default=(1, 64, 2048), help="1,64,2048")
     parser.add_argument("--cache", action="append", help=f"{_CACHE_HELP}; repeatable")
     _add_caches(parser)
-    parser.add_argument("--threads", type=int, default=1, help="of Plan.run (1)")
+    parser.add_argument("--threads", type=_at_least(0), default=1, help="of Plan.run (1)")
     parser.add_argument("--filter", default="", metavar="REGEX", help="rows whose name has it")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a row (0.3)")
+    parser.add_argument("--seconds", type=_at_least(0.0), default=0.3, help="of a row (0.3)")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="for plot roofline")
 
     def run(options: argparse.Namespace) -> None:

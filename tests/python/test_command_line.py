@@ -264,7 +264,7 @@ def test_bench_refuses_to_time_what_is_wrong(monkeypatch: pytest.MonkeyPatch, ca
         ("run call.npz --spec spec.json --threads -1", "threads: is -1"),
         ("run call.npz --spec spec.json -o out.txt", "out.txt: is neither"),
         ("run call.npz --set operator=npu_foo", "operator: is 'npu_foo', must be npu_qkv"),
-        ("explain", "needs --config, --spec or --set"),
+        ("explain", "must be given by --config, --spec or --set"),
         ("explain --config nope", "nope: there is no such file"),
         ("explain --config spec.json", "model_type: is missing"),
         ("explain --config config.json --cache int8+foo", "--cache: has 'foo'"),
@@ -313,3 +313,19 @@ def test_what_is_not_installed_is_named(
     assert main(argv.split()) == 2
     err = capsys.readouterr().err
     assert f"{module}: is not installed" in err and "pip install" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["verify", "--cases", "0"], "argument --cases/--count: is 0, must be at least 1"),
+        (["verify", "--seed", "-1"], "argument --seed: is -1, must be at least 0"),
+        (["verify", "--seconds", "soon"], "argument --seconds: is 'soon', must be a number"),
+        (["explain"], "a Spec: is missing, must be given by --config, --spec or --set"),
+    ],
+)
+def test_numbers_and_specs_that_are_none(arguments: list[str], sentence: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "qkvfuse", *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2 and done.stderr == f"qkvfuse {arguments[0]}: {sentence}\n"

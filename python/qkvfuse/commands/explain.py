@@ -55,7 +55,7 @@ def explain(options: Options) -> str:
     elif options.words:
         attributes = {}
     else:
-        raise UsageError("explain: needs --config, --spec or --set")
+        raise UsageError("a Spec: is missing, must be given by --config, --spec or --set")
     spec = specs.spec_of(specs.with_words(attributes, options.words))
     with refusals():
         plan = qkvfuse.Plan(spec)
