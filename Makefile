@@ -13,7 +13,7 @@ FORMATTED := include src reference cases tests tools examples bench python
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: release ## Run both operators on real model shapes, checked and timed

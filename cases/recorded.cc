@@ -53,23 +53,21 @@ class Recording {
     }
   }
 
-  /// Copied, as the tensors of the file need not be aligned. at() and the size end a program whose
-  /// file is another one.
+  /// at() and the size end a program whose file is another one.
   template <typename T>
-  const T* Copy(const std::string& name, int64_t elements) {
+  [[nodiscard]] std::vector<T> Copy(const std::string& name, int64_t elements) const {
     const auto& offsets = header_.at(name).at("data_offsets");
     const auto begin = offsets.at(0).get<size_t>();
     const size_t bytes = offsets.at(1).get<size_t>() - begin;
-    auto& copy = copies_.emplace_back(bytes / sizeof(uint32_t) + 1);
-    if (bytes != static_cast<size_t>(elements) * sizeof(T)) std::abort();
+    std::vector<T> copy(static_cast<size_t>(elements));
+    if (bytes != copy.size() * sizeof(T)) std::abort();
     std::memcpy(copy.data(), data_ + begin, bytes);
-    return reinterpret_cast<const T*>(copy.data());
+    return copy;
   }
 
   nlohmann::json header_;
   const unsigned char* data_ = nullptr;
   std::vector<RecordedLayer> layers_;
-  std::vector<std::vector<uint32_t>> copies_;
 };
 
 const RecordedLayer& RecordedLayer::Of(uint64_t number) {
@@ -77,26 +75,25 @@ const RecordedLayer& RecordedLayer::Of(uint64_t number) {
 }
 
 double RecordedLayer::X(int64_t token, int64_t channel) const {
-  const uint32_t bits = x_[token % kTokens * kRowChannels + channel];
-  return std::bit_cast<float>(bits << 16);
+  const auto i = static_cast<size_t>(token % kTokens * kRowChannels + channel);
+  return std::bit_cast<float>(static_cast<uint32_t>(x_[i]) << 16);
 }
 
-double RecordedLayer::Angle(const float* rows, int64_t token, int64_t pair) {
-  return rows[token % kTokens * kPairs + pair];
+double RecordedLayer::Angle(const Floats& rows, int64_t token, int64_t pair) {
+  return At(rows, token % kTokens * kPairs + pair);
 }
 
 namespace {
 
 /// Entry `entry` of a row of `width` entries of cos, of sin, or of both joined.
-double Angle(const RecordedLayer& layer, const Case& c, TensorId id, int64_t row, int64_t entry) {
-  constexpr int64_t kAllPairs = RecordedLayer::kHeadDim / 2;
+double TableEntry(const RecordedLayer& layer, const Case& c, TensorId id, int64_t row,
+                  int64_t entry) {
   const bool is_general = c.op == Operator::kFusedQkv;
   const bool is_joined = is_general && c.fused.table == RopeSpec::Table::kJoined;
-  if (is_joined)
-    return entry < kAllPairs ? layer.Cos(row, entry) : layer.Sin(row, entry - kAllPairs);
+  if (is_joined) return entry < kPairs ? layer.Cos(row, entry) : layer.Sin(row, entry - kPairs);
   const bool is_interleaved = is_general && c.fused.rope == RopeSpec::Pairing::kInterleaved;
   const bool is_full = !is_general || !c.fused.half_width;
-  const int64_t pair = !is_full ? entry : is_interleaved ? entry / 2 : entry % kAllPairs;
+  const int64_t pair = !is_full ? entry : is_interleaved ? entry / 2 : entry % kPairs;
   return id == TensorId::kCos ? layer.Cos(row, pair) : layer.Sin(row, pair);
 }
 
@@ -127,7 +124,7 @@ std::optional<double> RecordedValue(const Case& c, TensorId id, const StridedSha
     case TensorId::kCos:
     case TensorId::kSin: {
       const int64_t width = shape.dims[static_cast<size_t>(shape.rank) - 1];
-      return Angle(layer, c, id, i / width, i % width);
+      return TableEntry(layer, c, id, i / width, i % width);
     }
     default:
       return std::nullopt;

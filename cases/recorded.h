@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "cases/case.h"
 #include "qkvfuse/specs.hpp"
@@ -21,21 +22,22 @@ class RecordedLayer {
 
   /// Of a packed row: q heads, k head, v head. A bfloat16 value.
   [[nodiscard]] double X(int64_t token, int64_t channel) const;
-  [[nodiscard]] double QGamma(int64_t channel) const { return q_gamma_[channel]; }
-  [[nodiscard]] double KGamma(int64_t channel) const { return k_gamma_[channel]; }
+  [[nodiscard]] double QGamma(int64_t channel) const { return At(q_gamma_, channel); }
+  [[nodiscard]] double KGamma(int64_t channel) const { return At(k_gamma_, channel); }
   /// Of pair 0 .. kHeadDim/2 - 1, at the position of the token.
   [[nodiscard]] double Cos(int64_t token, int64_t pair) const { return Angle(cos_, token, pair); }
   [[nodiscard]] double Sin(int64_t token, int64_t pair) const { return Angle(sin_, token, pair); }
 
  private:
   friend class Recording;
-  [[nodiscard]] static double Angle(const float* rows, int64_t token, int64_t pair);
+  using Floats = std::vector<float>;
+  [[nodiscard]] static double Angle(const Floats& rows, int64_t token, int64_t pair);
+  [[nodiscard]] static double At(const Floats& values, int64_t i) {
+    return values[static_cast<size_t>(i)];
+  }
 
-  const uint16_t* x_ = nullptr;
-  const float* q_gamma_ = nullptr;
-  const float* k_gamma_ = nullptr;
-  const float* cos_ = nullptr;
-  const float* sin_ = nullptr;
+  std::vector<uint16_t> x_;
+  Floats q_gamma_, k_gamma_, cos_, sin_;
 };
 
 /// Element `i`, in row-major order, of an input of a case of recorded data; nothing where the

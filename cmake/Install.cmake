@@ -22,6 +22,9 @@ endforeach()
 install(DIRECTORY include/qkvfuse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/qkvfuse-acl/ DESTINATION ${acl_include_dir})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(QKVFUSE_BUILD_TOOLS)  # the command line has recorded activations of Gemma built in
+  install(FILES cases/recorded/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()
 
 if(QKVFUSE_BUILD_TOOLS)
   file(RELATIVE_PATH libdir_from_bindir

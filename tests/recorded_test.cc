@@ -39,6 +39,14 @@ TEST(Recorded, TablesAreOfAnglesAtFollowingPositions) {
         ASSERT_NEAR(turn, first, 1e-6);
       }
     }
+    // The last 16 of 640 positions; pair i turns by base^(-i/128), the base of a layer with a
+    // sliding window (0 and 16) or without.
+    const double base = number == 1 ? 1e6 : 1e4;
+    for (int64_t pair = 0; pair < RecordedLayer::kHeadDim / 2; ++pair) {
+      const double angle = 624 * std::pow(base, -static_cast<double>(pair) / 128);
+      ASSERT_NEAR(layer.Cos(0, pair), std::cos(angle), 1e-4);
+      ASSERT_NEAR(layer.Sin(0, pair), std::sin(angle), 1e-4);
+    }
     // Pair 0 turns by one radian.
     const double turn = layer.Cos(1, 0) * layer.Cos(0, 0) + layer.Sin(1, 0) * layer.Sin(0, 0);
     EXPECT_NEAR(turn, std::cos(1.0), 1e-6);

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SBOM = ROOT / "sbom.spdx.json"
 LIBRARY = "SPDXRef-qkvfuse"
 COMMAND_LINE = "SPDXRef-qkvfuse-command-line"
+RECORDING = "SPDXRef-gemma3-270m-activations"
 GCC_LICENSE = "GPL-3.0-or-later WITH GCC-exception-3.1"
 
 # What programs load beside the libraries: Debian's name -> licence, who needs it.
@@ -57,15 +58,15 @@ def identifier(name):
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name.replace("+", "x"))
 
 
-def own_package(spdx_id, name, version):
+def own_package(spdx_id, name, version, license_name="Apache-2.0"):
     return {
         "SPDXID": spdx_id,
         "name": name,
         "versionInfo": version,
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
-        "licenseConcluded": "Apache-2.0",
-        "licenseDeclared": "Apache-2.0",
+        "licenseConcluded": license_name,
+        "licenseDeclared": license_name,
         "copyrightText": "NOASSERTION",
     }
 
@@ -103,11 +104,14 @@ def build(created):
     packages = [
         own_package(LIBRARY, "qkvfuse", version),
         own_package(COMMAND_LINE, "qkvfuse command line", version),
+        # cases/recorded/NOTICE: the Gemma Terms of Use, which SPDX has no identifier for.
+        own_package(RECORDING, "activations of Gemma 3 270M", version, "LicenseRef-Gemma"),
     ]
     relations = [
         relation("SPDXRef-DOCUMENT", "DESCRIBES", LIBRARY),
         relation("SPDXRef-DOCUMENT", "DESCRIBES", COMMAND_LINE),
         relation(COMMAND_LINE, "DEPENDS_ON", LIBRARY),
+        relation(COMMAND_LINE, "CONTAINS", RECORDING),
     ]
     for name, (license_name, user) in RUNTIME.items():
         packages.append(debian_package(name, license_name))

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._arrays import is_torch
 from ._spec import DTypeLike
 from ._words import DType, Granularity
 
@@ -74,6 +75,7 @@ class Calibrator:
         sample_rows: rows that are kept for "percentile" and "mse".
 
     Raises:
+        TypeError: an argument is of another type.
         ValueError: an argument is none of the allowed; fp8 that is not symmetric.
     """
 
@@ -90,6 +92,12 @@ class Calibrator:
         self._dtype = _code_dtype(dtype)
         self._granularity = str(Granularity.of(granularity, "granularity"))
         self._method = _word(method, ("minmax", "percentile", "mse"), "method")
+        if not isinstance(symmetric, bool):
+            raise TypeError(f"symmetric: is {symmetric!r}, must be True or False")
+        if not isinstance(percentile, (int, float)) or isinstance(percentile, bool):
+            raise TypeError(f"percentile: is {percentile!r}, must be a number")
+        if not isinstance(sample_rows, int) or isinstance(sample_rows, bool):
+            raise TypeError(f"sample_rows: is {sample_rows!r}, must be an integer")
         if not symmetric and self._dtype != "int8":
             raise ValueError(f"symmetric: is False, must be True for {self._dtype}")
         if not 0 < percentile <= 100:
@@ -296,8 +304,12 @@ def _listed(words: tuple[str, ...]) -> str:
 
 def _as_float32(values: Any) -> _Floats:
     """Values as a float32 array [rows, heads, head_dim] of finite numbers."""
-    if hasattr(values, "detach"):  # PyTorch: NumPy has no bfloat16 to take it as
-        values = values.detach().cpu()
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError("values: is a masked array, must be an array without a mask")
+    if is_torch(values):  # NumPy has no bfloat16 to take it as
+        if not values.is_cpu:
+            raise TypeError(f"values: lies on {values.device}, must be in CPU memory")
+        values = values.detach().resolve_neg()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
     array = np.asarray(values)
     if array.dtype.name not in _FLOAT_TYPES:

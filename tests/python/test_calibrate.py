@@ -331,12 +331,20 @@ BAD[1, 2, 3] = np.nan
             {"dtype": "float8_e5m2", "symmetric": False},
             "symmetric: is False, must be True for float8_e5m2",
         ),
+        (GOOD, {"symmetric": "no"}, "symmetric: is 'no', must be True or False"),
+        (GOOD, {"percentile": "99"}, "percentile: is '99', must be a number"),
+        (
+            np.ma.masked_array(GOOD, mask=GOOD > 2),
+            {},
+            "values: is a masked array, must be an array without a mask",
+        ),
         (GOOD, {"percentile": 0}, "percentile: is 0, must be above 0 and at most 100"),
         (GOOD, {"percentile": 101}, "percentile: is 101, must be above 0 and at most 100"),
     ],
 )
 def test_sentences(values: Any, options: dict[str, Any], sentence: str) -> None:
-    kind = TypeError if "type is" in sentence else ValueError
+    of_type = ("type is", "True or False", "a number", "masked")
+    kind = TypeError if any(words in sentence for words in of_type) else ValueError
     with pytest.raises(kind, match=f"^{re.escape(sentence)}$"):
         calibrate(values, **options)
 

@@ -12,11 +12,46 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+def _blocks(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
 def _programs(page: str) -> list[str]:
     """The blocks of Python that are whole programs: those that import qkvfuse."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    return [block for block in blocks if re.search(r"^import .*qkvfuse$", block, re.MULTILINE)]
+    return [
+        block for block in _blocks(page) if re.search(r"^import .*qkvfuse$", block, re.MULTILINE)
+    ]
+
+
+PAGES = ["README.md", "docs/python.md", "docs/transformers.md", "docs/quantisation.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_python(page: str) -> None:
+    blocks = _blocks(page)
+    assert blocks
+    for block in blocks:
+        compile(block, page, "exec")
+
+
+def test_readme_on_a_model_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    block = next(block for block in _blocks("README.md") if "import patch" in block)
+    published = re.search(
+        r"(?<=model = )transformers[.]Qwen3ForCausalLM[.]from_pretrained.*", block
+    )
+    assert published is not None and callable(transformers.Qwen3ForCausalLM.from_pretrained)
+    small = (
+        "transformers.Qwen3ForCausalLM(transformers.Qwen3Config(vocab_size=9999, hidden_size=32, "
+        "intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, "
+        "head_dim=16)).to(torch.bfloat16)"
+    )
+    program = block.replace(published[0], small)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0 and done.stdout.startswith("tensor([[9707,   11, 1879,"), done
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])

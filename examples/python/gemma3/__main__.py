@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .cache_kinds import BASELINE, KINDS
-from .engines import ENGINES, default_engine, make_prologue
+from .engines import ENGINES, make_prologue
 from .generate import generate
 from .model import Gemma3
 from .tokenizer import Tokenizer
@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m gemma3", description=__doc__)
     parser.add_argument("prompt")
     parser.add_argument("--tokens", type=int, default=64, help="at most (%(default)s)")
-    parser.add_argument("--engine", choices=ENGINES, default=default_engine())
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     kinds = [kind.name for kind in KINDS.values() if not kind.is_calibrated]
     parser.add_argument("--cache", choices=kinds, default=BASELINE.name)
     options = parser.parse_args()

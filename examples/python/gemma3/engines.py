@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,11 @@ from qkvfuse import calibrate
 from .cache_kinds import FLOAT32, CacheKind
 from .model import Gemma3
 from .prologue import LayerScales, NumpyPrologue, PrologueAndCache
+from .prologue_qkvfuse import QkvfusePrologue
 from .weights import Floats
 
 ENGINES = ("qkvfuse", "numpy")
 LayerRows = list[tuple[Floats, Floats]]  # k and v of each layer, [rows, kv_heads, head_dim]
-
-
-def default_engine() -> str:
-    """qkvfuse where it is installed."""
-    return ENGINES[0] if find_spec("qkvfuse") else ENGINES[1]
 
 
 def make_prologue(
@@ -36,8 +31,6 @@ def make_prologue(
     """The prologue and an empty cache of one sequence of `capacity` rows."""
     if engine == "numpy":
         return NumpyPrologue(model.config, model.weights, capacity, 1, kind, scales)
-    from .prologue_qkvfuse import QkvfusePrologue
-
     return QkvfusePrologue(model.config, model.weights, capacity, 1, kind, scales)
 
 

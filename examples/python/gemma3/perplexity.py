@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from .cache_kinds import BASELINE, KINDS
-from .engines import ENGINES, collect_rows, default_engine, make_prologue, scales_of
+from .engines import ENGINES, collect_rows, make_prologue, scales_of
 from .model import Gemma3
 from .text import CALIBRATION, EVALUATION, passage
 from .tokenizer import Tokenizer
@@ -29,6 +29,9 @@ from .weights import Floats, GgufFile, find_gguf
 Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 _ROWS_PER_CHUNK = 64  # of logits, 262,144 each
+
+
+METHODS = ("minmax", "percentile", "mse")
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ def compare_hidden(
             _, normaliser = log_sum_exp(logits)
             of_targets = normaliser - logits[np.arange(len(targets)), targets]
             # KL = sum p (log p - log p'): differences of logits, less that of the normalisers.
-            expected = np.vecdot(exps, base - logits) / exps.sum(axis=1, dtype=np.float64)
+            expected = np.einsum("rv,rv->r", exps, base - logits) / exps.sum(
+                axis=1, dtype=np.float64
+            )
             divergence = expected - (base_normaliser - normaliser)
             sums[kind].loss += float(of_targets.sum())
             sums[kind].divergence += float(divergence.sum())
@@ -143,6 +148,21 @@ def evaluate(
     return results
 
 
+def check(results: Sequence[Result]) -> None:
+    """Holds what any evaluation of this model shows: more scales, less divergence.
+
+    Raises:
+        AssertionError: a kind of cache is not where it has to be.
+    """
+    divergence = {result.kind: result.kl_divergence for result in results}
+    order = ["float32", "int8 channel symmetric", "int8 dynamic", "int8 tensor symmetric"]
+    found = [divergence[kind] for kind in order if kind in divergence]
+    if found != sorted(found) or any(value > 0.2 for value in divergence.values()):
+        raise AssertionError(
+            f"KL divergences are {divergence}, must rise from {' to '.join(order)}"
+        )
+
+
 def _default_kinds() -> list[str]:
     return [kind.name for kind in KINDS.values() if " head " not in kind.name]
 
@@ -150,12 +170,12 @@ def _default_kinds() -> list[str]:
 def main() -> None:
     """Of the command line."""
     parser = argparse.ArgumentParser(prog="python -m gemma3.perplexity", description=__doc__)
-    parser.add_argument("--engine", choices=ENGINES, default=default_engine())
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=_default_kinds())
     parser.add_argument("--windows", type=int, default=4)
     parser.add_argument("--length", type=int, default=1024, help="tokens of a window")
     parser.add_argument("--calibration-windows", type=int, default=8)
-    parser.add_argument("--method", default="minmax", help="of calibration (%(default)s)")
+    parser.add_argument("--method", choices=METHODS, default=METHODS[0], help="of calibration")
     parser.add_argument("--json", type=Path, default=Path("results.json"))
     parser.add_argument("--plot", type=Path, help="an SVG file")
     options = parser.parse_args()
@@ -174,6 +194,7 @@ def main() -> None:
             f" ({result.perplexity_increase_percent:+8.4f}%)  KL {result.kl_divergence:.3e}"
             f"  same top token {result.same_top_token_percent:.2f}%  {result.seconds} s"
         )
+    check(results)
     report = {
         "model": file.path.name,
         "engine": options.engine,

@@ -12,12 +12,12 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
 
-_BASELINE = "bfloat16"
+from .cache_kinds import BASELINE  # noqa: E402
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
     """One row for each kind of cache, with its bytes per token: KL and increase of perplexity."""
-    results = [result for result in report["results"] if result["kind"] != _BASELINE]
+    results = [result for result in report["results"] if result["kind"] != BASELINE.name]
     results.sort(key=lambda result: (-result["bytes_per_token"], -result["kl_divergence"]))
     names = [f"{result['kind']}\n{result['bytes_per_token']:,} bytes" for result in results]
     matplotlib.rcParams.update({"svg.hashsalt": "gemma3", "svg.fonttype": "none"})

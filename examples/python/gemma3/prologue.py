@@ -16,27 +16,15 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from qkvfuse import Calibration
+
 from .cache_kinds import BLOCK_SIZE, FLOAT32, CacheKind
 from .weights import Config, Floats, Weights
 
 Ints = NDArray[np.int64]
 
 
-class Scales(Protocol):
-    """What calibration gives for k or v of one layer: float32, as the operator takes them."""
-
-    @property
-    def scale(self) -> Floats:
-        """[1], [kv_heads] or [kv_heads, head_dim]."""
-        ...
-
-    @property
-    def offset(self) -> Floats | None:
-        """Of the scale's shape; None: symmetric."""
-        ...
-
-
-LayerScales = Mapping[int, tuple[Scales, Scales]]  # of k and v
+LayerScales = Mapping[int, tuple[Calibration, Calibration]]  # of k and v
 
 
 class PrologueAndCache(Protocol):
@@ -85,7 +73,7 @@ def rope_table(base: float, head_dim: int, positions: int) -> Floats:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-def round_trip(y: Floats, kind: CacheKind, scales: Scales | None) -> Floats:
+def round_trip(y: Floats, kind: CacheKind, scales: Calibration | None) -> Floats:
     """What is read back of y [rows, heads, head_dim] that was stored in a cache of `kind`."""
     dtype: Any = np.dtype(getattr(ml_dtypes, kind.dtype, kind.dtype))
     if kind.scale_rule is None:

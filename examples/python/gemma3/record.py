@@ -1,8 +1,9 @@
 """Records packed rows of q, k and v of the real model: `python -m gemma3.record rows.safetensors`.
 
 A few tokens of real text, deep in a window, of layers with either rotation: what a test or a
-benchmark of the operators takes instead of random numbers. The file is a safetensors file;
-recording again gives the same bytes.
+benchmark of the operators takes instead of random numbers. The file is a safetensors file.
+Recording again on the same processor, with the same NumPy and BLAS, gives the same bytes;
+`--check` holds a file against a new recording on any other.
 """
 
 from __future__ import annotations
@@ -100,11 +101,51 @@ def record(model: Gemma3, window: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     return tensors
 
 
+def check(recorded: bytes, again: bytes) -> str:
+    """Compares two recordings: all but the rows must be the same bytes, and of these each value may
+    be a neighbour in bfloat16, as another BLAS sums in another order.
+
+    Returns:
+        A sentence that says how many values differ.
+
+    Raises:
+        AssertionError: something else differs.
+    """
+    if recorded == again:
+        return "the same bytes"
+    size = 8 + struct.unpack("<Q", recorded[:8])[0]
+    if recorded[:size] != again[:size] or len(recorded) != len(again):
+        raise AssertionError("the headers differ, must be the same")
+    header = json.loads(recorded[8:size])
+    differing = elements = 0
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (size + offset for offset in entry["data_offsets"])
+        one, other = recorded[begin:end], again[begin:end]
+        if not name.endswith(".qkv"):
+            if one != other:
+                raise AssertionError(f"{name}: differs, must be the same bytes")
+            continue
+        a, b = (np.frombuffer(part, np.int16).astype(np.int32) for part in (one, other))
+        apart = np.abs(a - b)  # neighbours, as no value changes its sign
+        if apart.max() > 1:
+            raise AssertionError(
+                f"{name}: values are {apart.max()} bfloat16 steps apart, must be 1"
+            )
+        differing += int(np.count_nonzero(apart))
+        elements += len(apart)
+    return (
+        f"{differing} of {elements} values are neighbours in bfloat16, everything else is the same"
+    )
+
+
 def main() -> None:
     """Of the command line."""
     parser = argparse.ArgumentParser(prog="python -m gemma3.record", description=__doc__)
     parser.add_argument("file", type=Path)
-    path = parser.parse_args().file
+    parser.add_argument("--check", action="store_true", help="compare with FILE, write nothing")
+    options = parser.parse_args()
 
     file = GgufFile(find_gguf())
     model = Gemma3.load(file)
@@ -120,7 +161,11 @@ def main() -> None:
         "rope": "halves, of whole heads",
         **{f"layer{layer}.rope_base": f"{config.rope_base(layer):g}" for layer in LAYERS},
     }
-    path.write_bytes(safetensors(record(model, window), metadata))
+    recording = safetensors(record(model, window), metadata)
+    if options.check:
+        print(f"{options.file}: {check(options.file.read_bytes(), recording)}")
+    else:
+        options.file.write_bytes(recording)
 
 
 if __name__ == "__main__":
