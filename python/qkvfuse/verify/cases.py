@@ -243,7 +243,9 @@ class _Data:
         return values
 
     def _floats(self, values: Array, dtype: DType) -> Array:
-        codes = narrow(values.astype(np.float32), dtype).copy()
+        with np.errstate(over="ignore"):  # long tails reach infinity
+            rounded = values.astype(np.float32)
+        codes = narrow(rounded, dtype).copy()
         is_any = self._draw.rng.random(codes.shape) < self._share_of_any_bits
         codes[is_any] = self._draw.rng.integers(
             0, 1 << (8 * codes.itemsize), int(is_any.sum()), dtype=codes.dtype
