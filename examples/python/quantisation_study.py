@@ -19,7 +19,7 @@ import qkvfuse
 
 TOKENS, HEADS, HEAD_DIM, OUTLIERS = 1024, 4, 128, (9, 40, 101)
 Floats = npt.NDArray[np.float32]
-AXES: dict[str, tuple[int, ...]] = {"tensor": (0, 1, 2), "head": (0, 2), "channel": (0,)}
+GRANULARITIES = ("tensor", "head", "channel")
 
 
 def make_keys(rng: np.random.Generator) -> Floats:
@@ -27,17 +27,6 @@ def make_keys(rng: np.random.Generator) -> Floats:
     for channel, size in zip(OUTLIERS, (10, 20, 40)):
         keys[:, :, channel] = keys[:, :, channel] * size / 3 + size
     return keys
-
-
-def scale_and_offset(
-    keys: Floats, granularity: str, is_symmetric: bool
-) -> tuple[Floats, Floats | None]:
-    """Of the smallest and largest values, as code = round(y / scale + offset) wants them."""
-    low, high = keys.min(axis=AXES[granularity]), keys.max(axis=AXES[granularity])
-    if is_symmetric:
-        return np.atleast_1d(np.maximum(-low, high) / np.float32(127)), None
-    scale = (high - low) / np.float32(255)
-    return np.atleast_1d(scale), np.atleast_1d(np.rint(-128 - low / scale))
 
 
 def through_cache(keys: Floats, dtype: str, granularity: str, is_symmetric: bool = True) -> Floats:
@@ -58,7 +47,8 @@ def through_cache(keys: Floats, dtype: str, granularity: str, is_symmetric: bool
     arrays = plan.zeros(TOKENS)
     scale = offset = None
     if granularity != "dynamic":
-        scale, offset = scale_and_offset(keys, granularity, is_symmetric)
+        made = qkvfuse.calibrate(keys, dtype=dtype, granularity=granularity, symmetric=is_symmetric)
+        scale, offset = made.scale, made.offset
         arrays.update(k_scale=scale, v_scale=scale)
     if offset is not None:
         arrays.update(k_offset=offset, v_offset=offset)
@@ -116,8 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = parser.parse_args(arguments).output
     rng = np.random.default_rng(3)
     keys, queries = make_keys(rng), rng.standard_normal((64, HEADS, HEAD_DIM), np.float32)
-    variants: dict[str, tuple[Any, ...]] = {f"int8 {name}": ("int8", name) for name in AXES}
-    variants.update({f"int8 {name}, offset": ("int8", name, False) for name in AXES})
+    variants: dict[str, tuple[Any, ...]] = {
+        f"int8 {name}": ("int8", name) for name in GRANULARITIES
+    }
+    variants.update({f"int8 {name}, offset": ("int8", name, False) for name in GRANULARITIES})
     variants.update({f"{dtype} dynamic": (dtype, "dynamic") for dtype in ("int8", "fp8_e4m3")})
     back = {name: through_cache(keys, *how) for name, how in variants.items()}
     table = {name: errors(keys, values, queries) for name, values in back.items()}
