@@ -45,8 +45,6 @@ def rope_table(table: RopeTable, rope: Rope | str | None = None, *, dtype: DType
     rope = rope if isinstance(rope, Rope) else Rope(table=rope or Table.JOINED)
     rope = dataclasses.replace(rope, max_positions=table.max_positions, rotary_dim=table.rotary_dim)
     chosen = DType.of(dtype or rope.dtype or DType.FLOAT32, "dtype")
-    if chosen not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
-        raise ValueError(f"dtype: is {chosen}, must be float32, float16 or bfloat16")
     is_joined = rope.table == Table.JOINED
     width = table.rotary_dim // 2 if rope.half_width and not is_joined else table.rotary_dim
     shape = (max(table.max_positions, 0), max(width, 0))

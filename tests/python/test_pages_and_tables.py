@@ -187,7 +187,12 @@ def _int8_view(**changes: Any) -> CacheView:
             ValueError,
             "cache.data: shape is [2, 2, 4, 8], must be [2, 4, 2, 8]",
         ),
-        ({"scale": np.ones(3, np.float32)}, {}, ValueError, ""),
+        (
+            {"scale": np.ones(3, np.float32)},
+            {},
+            ValueError,
+            "cache.scale: has 3 elements, must have 2",
+        ),
         ({}, {"slots": np.array([8])}, ValueError, "slots: element 0 is 8, must be below 8"),
         ({}, {"slots": np.array([0.5])}, TypeError, "slots: type is float64"),
         (
@@ -208,7 +213,13 @@ def _int8_view(**changes: Any) -> CacheView:
             ValueError,
             "out: shape is [1, 2, 7], must be [rows, 2, 8]",
         ),
-        ({}, {"dtype": "int8"}, ValueError, ""),
+        ({}, {"dtype": "int8"}, ValueError, "dtype: is int8, must be float32, float16 or bfloat16"),
+        (
+            {},
+            {"dtype": "float32", "out": np.zeros((1, 2, 8), np.float32)},
+            TypeError,
+            "dtype: is given with out, must be left out: it is that of out",
+        ),
         (
             {},
             {"row_offsets": np.array([0]), "out": np.zeros((1, 2, 8), np.float32)},

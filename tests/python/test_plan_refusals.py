@@ -197,7 +197,11 @@ REFUSED_SPECS: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
         "rope: pairing is none, but rotary_dim is 64, must be left out",
         {"rope": qkvfuse.Rope(pairing="none", rotary_dim=64)},
     ),
-    "one cache": (ValueError, "", {"v_cache": None}),
+    "one cache": (
+        ValueError,
+        "v_cache: is absent, but k_cache is given, must be given with it",
+        {"v_cache": None},
+    ),
     "a path": (ValueError, "path: is 'slow', must be auto, general or fused", {"path": "slow"}),
     "a target": (ValueError, "target: is mmx, must be one of ", {"target": "mmx"}),
     "an unknown field": (
